@@ -2,13 +2,17 @@
 
 Commits go to a catalog in SQLite, all files to the local disk. The files of the first part are named by Delta's log alone,
 without contents: a mirror reads no data file. CPU seconds are those of the process and all its threads.
-Results in results/iceberg.txt.
+
+Spark 4.1 with Iceberg 1.12 gets the same rows and changes, as Parquet files, and merges them by the same guard into a table of
+its own, in one session (local[2], 4 GiB), after a merge that is not counted; CPU seconds are those of its two processes. It is
+left out if tools/install_nightly_tools.sh has not installed it. Results in results/iceberg.txt.
 
     python -m bench.iceberg [--quick]
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import time
@@ -17,15 +21,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from bench.machine import Report, run_benchmark
-from bench.merge_on_read import Spent, Table, make_rows
+from bench.merge_on_read import TYPES, Spent, Table, make_rows, spend
+from headstream.replicate.engines.plan import plan_merge
 from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.iceberg.mirror import TableMirror
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
+from tests.support.replicate.iceberg_readers import SparkReader, is_installed
 
 WEEK_US: Final = 7 * 86_400_000_000
+_PUBLISHED: Final = ("OLake, PostgreSQL to Iceberg, 41,390 rows/s of changes (its README)",)
+"""Rates that others have published, of whole pipelines on other machines."""
 
 
 def open_mirror(directory: Path, table: str = "t") -> TableMirror:
@@ -108,7 +117,7 @@ def bench_commits(report: Report, directory: Path, commits: int) -> None:
 def bench_merges(report: Report, directory: Path, rows: int, changes: int, batches: int) -> None:
     """Measure micro-batches merged by deletion vectors into Delta, each with a commit to Iceberg after it."""
     work = directory / "merges"
-    table = Table(work, rows, "index")
+    table = Table(work / "table", work, rows, "index")
     table.fill()
     mirror = open_mirror(work, "table")
     table.merge(changes)
@@ -122,17 +131,79 @@ def bench_merges(report: Report, directory: Path, rows: int, changes: int, batch
     more, more_cpu = sum(spent.wall for spent in commits), sum(spent.cpu for spent in commits)
     report.line(
         f"{rows:,} rows, {batches} micro-batches of {changes:,} changes: Delta alone {alone:.1f} s, {cpu:.1f} CPU s, "
-        f"{changes * batches / alone:,.0f} changes/s"
+        f"{changes * batches / alone:,.0f} changes/s, {changes * batches / cpu:,.0f} per CPU s"
     )
     report.line(
         f"    and Iceberg, one after the other: {alone + more:.1f} s, {cpu + more_cpu:.1f} CPU s, "
-        f"{changes * batches / (alone + more):,.0f} changes/s; a commit {more / batches:.3f} s, {more_cpu / batches:.3f} CPU s"
+        f"{changes * batches / (alone + more):,.0f} changes/s, {changes * batches / (cpu + more_cpu):,.0f} per CPU s; "
+        f"a commit {more / batches:.3f} s, {more_cpu / batches:.3f} CPU s"
     )
     shutil.rmtree(work)
 
 
-if __name__ == "__main__":
+def bench_spark(report: Report, directory: Path, rows: int, changes: int, batches: int) -> None:
+    """Measure Spark's MERGE of the same changes into Iceberg tables, by rewritten files and by position deletes."""
+    work = directory / "spark"
+    table = Table(work / "table", work, rows, "index")
+    table.fill()
+    columns = [*TYPES, "_hs_sequence"]
+    names = {"copy-on-write": "lake.bench.rewritten", "merge-on-read": "lake.bench.deleted"}
+    settings = {"type": "hadoop", "warehouse": str(work / "warehouse")}
+    memory = {"spark.driver.memory": "4g", **{f"spark.sql.catalog.lake.{name}": value for name, value in settings.items()}}
+    with SparkReader(work, **memory) as spark:
+        spark.query("CREATE NAMESPACE lake.bench")
+        for mode, name in names.items():
+            modes = ", ".join(f"'write.{kind}.mode' = '{mode}'" for kind in ("delete", "update", "merge"))
+            spark.query(
+                f"CREATE TABLE {name} USING iceberg TBLPROPERTIES ('format-version' = '2', {modes}) AS "
+                f"SELECT {', '.join(columns)} FROM parquet.`{table.place}/*.parquet`"
+            )
+        found: dict[str, list[Spent]] = {mode: [] for mode in names}
+        for number in range(batches + 1):
+            file = work / f"changes-{number}.parquet"
+            source = table.make_changes(changes)
+            pq.write_table(source, file)
+            table.engine.merge(plan_merge(list(TYPES), ["id"]), source, "bench", number + 2)
+            for mode, name in names.items():
+                spent = spend(functools.partial(spark.query, _merge(name, file, columns)))
+                found[mode] += [spent] if number else []
+        expected = table.engine.read(["customer"], "TRUE")["customer"].to_pylist()
+        for mode, name in names.items():
+            assert spark.query(f"SELECT count(*) AS a, sum(customer) AS b FROM {name}")[1] == (
+                len(expected),
+                sum(expected.to_pylist()),
+            )
+            wall, cpu = sum(spent.wall for spent in found[mode]), sum(spent.cpu for spent in found[mode])
+            report.line(
+                f"    Spark 4.1.4, MERGE into Iceberg 1.12, {mode}, {batches} of {changes:,}: {wall:.1f} s, {cpu:.1f} CPU s, "
+                f"{changes * batches / wall:,.0f} changes/s, {changes * batches / cpu:,.0f} per CPU s"
+            )
+    shutil.rmtree(work)
+
+
+def _merge(name: str, file: Path, columns: list[str]) -> str:
+    updates = ", ".join(f"t.{column} = s.{column}" for column in columns)
+    is_newer, values = "s._hs_sequence > t._hs_sequence", ", ".join(f"s.{column}" for column in columns)
+    return (
+        f"MERGE INTO {name} t USING (SELECT * FROM parquet.`{file}`) s ON t.id = s.id "
+        f"WHEN MATCHED AND {is_newer} AND s._hs_delete THEN DELETE WHEN MATCHED AND {is_newer} THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED AND NOT s._hs_delete THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    )
+
+
+def main() -> None:
+    """Run all of it."""
     with run_benchmark("iceberg", __doc__, "fewer files and commits") as (report, directory, is_quick):
         bench_files(report, directory, [1, 100] if is_quick else [1, 100, 10_000])
         bench_commits(report, directory, 50 if is_quick else 1000)
-        bench_merges(report, directory, 200_000 if is_quick else 2_000_000, 20_000, 5 if is_quick else 30)
+        rows = 200_000 if is_quick else 2_000_000
+        for changes, batches in ((20_000, 5), (100_000, 2)) if is_quick else ((20_000, 30), (200_000, 5)):
+            bench_merges(report, directory, rows, changes, batches)
+            if is_installed("spark"):
+                bench_spark(report, directory, rows, changes, min(batches, 5))
+        for line in _PUBLISHED:
+            report.line(f"published, not measured here: {line}")
+
+
+if __name__ == "__main__":
+    main()

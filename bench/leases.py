@@ -44,7 +44,7 @@ def lease(broker: Broker, member: Member, calls: int, count: int) -> list[tuple[
 def settle(broker: Broker, grants: list[tuple[int, int, int]]) -> None:
     """Settle ranges, each by a request."""
     for token, begin, until in grants:
-        refused = broker.leases.settle(NAME, "workers", 1, [LeaseChange(LeaseStep.DONE, token, begin, until)])
+        refused = broker.leases.settle_leases(NAME, "workers", 1, [LeaseChange(LeaseStep.DONE, token, begin, until)])
         assert not refused
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import platform
 import tempfile
@@ -19,7 +20,7 @@ _PACKAGES = ("pyspark", "pyarrow", "deltalake", "fastavro")
 
 
 def describe_machine() -> str:
-    """One line: processor, cores, memory, versions."""
+    """One line: date, processor, cores, memory, versions."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -34,7 +35,8 @@ def describe_machine() -> str:
         except PackageNotFoundError:
             continue
     kernels = "compiled" if mode.compiled() else "interpreted"
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB; {', '.join(versions)}; kernels {kernels}"
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"{today}: {model}, {os.cpu_count()} cores, {memory:.0f} GiB; {', '.join(versions)}; kernels {kernels}"
 
 
 class Report:

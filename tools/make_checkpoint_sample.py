@@ -1,4 +1,4 @@
-"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-0.2.0
+"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-0.3.0
 
 It is made once a release and never again; a later release gets a sample of its own beside it. `checkpoint-3` is what version
 0.1 wrote. Beside the directory it writes DIRECTORY.record, the same files as a record of a checkpoint in an object store. The
@@ -16,20 +16,20 @@ from typing import Final
 import headstream as hs
 from headstream.replicate.checkpoint.records import RecordWriter
 from headstream.replicate.checkpoint.working_files import WorkingFiles
-from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 from headstream.replicate.tables.table_memory import TableMemory, TableState
 
 PARCELS: Final = (
-    Parcel(
+    ParkedBatch(
         id=1, state="parked", cause="schema", schema_id="A", log_topic="replicate/parked", from_offset=0, until_offset=3,
         size_bytes=30, since_us=1_790_000_000_000_000, batch=1, logged_from_us=1_780_000_000_000_000,
         logged_until_us=1_780_000_000_000_009,
     ),
-    Parcel(
+    ParkedBatch(
         id=2, state="dead", cause="message", table_schema="SHOP", table_name="orders", reason="cut short",
         log_topic="replicate/dead-letter", from_offset=0, until_offset=1, size_bytes=7, since_us=1_790_000_000_000_001, batch=1,
     ),
-    Parcel(
+    ParkedBatch(
         id=3, state="parked", cause="transaction", table_schema="SHOP", table_name="orders", log_topic="replicate/parked",
         from_offset=3, until_offset=5, size_bytes=20, since_us=1_790_000_000_000_002, batch=2, transaction_key="SHOP/17",
     ),
@@ -51,7 +51,7 @@ PAYLOADS: Final = {"replicate/parked": [b"parked %d" % number for number in rang
 
 
 def make_sample(directory: Path) -> None:
-    """Write a small checkpoint: three parcels, a mark, the state of one table, and the log with the messages."""
+    """Write a small checkpoint: three parked batches, a mark, the state of one table, and the log with the messages."""
     with closing(Ledger(directory / "ledger.sqlite")) as ledger:
         ledger.add(PARCELS)  # the ledger numbers them, from 1
         ledger.set_mark("sample", "3")

@@ -1,4 +1,4 @@
-"""Make the sample log that later versions must open: python tools/make_log_sample.py tests/samples/log-0.2.0
+"""Make the sample log that later versions must open: python tools/make_log_sample.py tests/samples/log-0.3.0
 
 It has every file that this version writes into a log's directory. It is made once a release and never again; a later release
 gets a sample of its own beside it. `log-format-1` is what version 0.1 wrote. It takes half a minute: compaction and summaries
@@ -11,17 +11,21 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import headstream as hs
+from headstream.log.log import Log
+from headstream.log.system.files import OsFiles
+from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.testing.local_server import LocalServer
-
-__all__ = ["ERASED", "USER", "make_sample"]
 
 USER: Final = "clerk"
 ERASED: Final = (2, 5)
 """Offsets of the removed messages of `shop/people`."""
+CUT: Final = 3
+"""The log start offset of `shop/events`, whose messages before it were deleted as Kafka's DeleteRecords does."""
 _RETRY: Final = hs.Retry(10, delay="1h", max_delay="1h", order="skip", pause="9h", pause_attempts=4)
 _PATIENCE_S: Final = 120.0
 
@@ -44,6 +48,11 @@ def make_sample(directory: Path) -> None:
         _remove_messages(log)
         _compact(log)
         _wait(lambda: any(directory.rglob("*.summary")))
+        log.create_topic("shop/events", kafka_headers="spring")
+        _send(log, "shop/events", *(b"event %d" % number for number in range(5)))
+    with closing(Log(str(directory.absolute()), OsFiles(), is_memory=False, segment_bytes=4096)) as opened:
+        opened.start_writing("", 0)  # the log exists
+        remove_before(opened, opened.snapshot()["shop"].topics["events"], 1, CUT)
     (directory / "headstream.lock").unlink()
     shutil.rmtree(directory / "runtime")  # of the running server: its settings, and a key that each server makes for itself
 

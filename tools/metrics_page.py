@@ -45,7 +45,7 @@ def families_of_server() -> list[Metric]:
     try:
         return [
             *describe_server([], stats, 1, [("shop", "orders", "billing", 1)], (0, 0), MemoryBudget(1 << 20)),
-            *describe_deliveries(counts, {"poisoned": 1}, ages, 2, lost_rows=0, tells_groups=True),
+            *describe_deliveries(counts, {"poisoned": 1}, ages, 2, lost_rows=0, names_groups=True),
             *describe_removals(log, 2),
         ]
     finally:

@@ -3,7 +3,8 @@
     cut 0.2.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
     build          dist/: sdist, a wheel built from it, the bill of materials; on Linux with auditwheel's platform tag
     check          each file in dist/: version, contents, and for wheels of this Python that they run
-    exercise       each wheel of this Python in a new environment without a compiler: log, demo, server, all its listeners
+    exercise       the wheel of a Python in a new environment without a compiler: log, demo, server, all its listeners, the
+                   tutorials; with --spark the pipeline's too, and the demo with Delta and Iceberg
     sums           dist/SHA256SUMS, of the files that will be published
     notes 0.2.0    the changelog's section of a version
 
@@ -46,6 +47,7 @@ with hs.connect("memory://") as log:
 print(hs.__version__, describe(), sep="; ")
 """
 _EXTRAS: Final = "server,quic,kafka-server,kafka"
+_SPARK_EXTRAS: Final = ",spark,iceberg"
 _EXERCISE: Final = """
 import subprocess, sys
 import headstream as hs
@@ -154,8 +156,10 @@ def check(root: Path, dist: Path) -> None:
     "--dist", type=click.Path(path_type=Path, exists=True), default=Path("dist"), help="The directory of the files (dist)."
 )
 @click.option("--python", default=sys.executable, help="The Python whose wheels are tried (this one).")
-def exercise(dist: Path, python: str) -> None:
-    """Install the wheel of a Python with what the server needs, without a compiler, and use everything that it serves."""
+@click.option("--spark", "is_with_spark", is_flag=True, help="Spark too, which needs Java and minutes.")
+@click.pass_obj
+def exercise(root: Path, dist: Path, python: str, is_with_spark: bool) -> None:
+    """Install the wheel of a Python without a compiler, use everything that it serves, and run the tutorials with it."""
     tag = subprocess.run(
         [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -165,14 +169,23 @@ def exercise(dist: Path, python: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         _run([python, "-m", "venv", f"{directory}/venv"])
         own = f"{directory}/venv/bin/python"
-        _run([own, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheels[0]}[{_EXTRAS}]"])
-        environment = {"PATH": f"{directory}/venv/bin:/bin", "HOME": directory}  # no compiler, no Java
-        done = subprocess.run(
-            [own, "-c", _EXERCISE, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise click.ClickException(f"{wheels[0].name} fails: {done.stderr}")
-    click.echo(f"{wheels[0].name}  {done.stdout.strip()}")
+        extras = _EXTRAS + _SPARK_EXTRAS * is_with_spark
+        # PySpark has no wheel, and nothing to compile.
+        binary = ["--only-binary", ":all:", "--no-binary", "pyspark"]
+        _run([own, "-m", "pip", "install", "--quiet", *binary, f"{wheels[0]}[{extras}]", "pytest"])
+        environment = {"PATH": f"{directory}/venv/bin:/bin", "HOME": directory}  # no compiler
+        environment["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # the jars
+        for name in {"JAVA_HOME", "LANG"} & os.environ.keys():
+            environment[name] = os.environ[name]
+        told = [_use(own, ["-c", _EXERCISE, directory], directory, environment)]
+        # The file alone: the other tests need what developers install.
+        page = [] if is_with_spark else ["-k", "not pipeline"]
+        tests = ["-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", directory]
+        tutorials = str(root / "tests/behaviour/test_tutorials.py")
+        told.append(_use(own, [*tests, *page, tutorials], directory, environment).splitlines()[-1])
+        if is_with_spark:
+            told.append(_use(own, ["-m", "headstream.cli", "demo", "--iceberg"], directory, environment).splitlines()[-2])
+    click.echo(f"{wheels[0].name}  {'; '.join(told)}")
 
 
 @main.command()
@@ -212,6 +225,14 @@ def _tag_wheels(dist: Path) -> None:
     for wheel in dist.glob("*-linux_*.whl"):
         _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(wheel)])
         wheel.unlink()
+
+
+def _use(python: str, arguments: list[str], directory: str, environment: dict[str, str]) -> str:
+    """Run a Python in an environment, and return what it printed."""
+    done = subprocess.run([python, *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(arguments[:3])[:40]} fails: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout.strip()
 
 
 def _check_sdist(path: Path, root: Path) -> list[str]:

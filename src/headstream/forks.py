@@ -1,7 +1,7 @@
 """Forks: what objects that hold a lock, a thread, a connection or a membership do in a forked child.
 
 A forked child has copies of its parent's objects, but none of the parent's threads; a lock that one of those held stays locked.
-Each such object calls tell_of_forks() when it is created, and in a child its after_fork() runs before any other code. There it
+Each such object calls register_for_forks() when it is made, and in a child its after_fork() runs before any other code. There it
 
     begins anew            clients of servers and of Kafka, and what they are made of: new locks, connections of their own
     is left to the parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger("headstream.client")
 _objects: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 
-def tell_of_forks(one: Forkable) -> None:
+def register_for_forks(one: Forkable) -> None:
     """Have after_fork() of an object called in each child that is forked while the object exists."""
     _objects.add(one)
 
@@ -55,12 +55,14 @@ def keep_forever(one: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
-def _tell() -> None:
+def _notify_objects() -> None:
     for one in list(_objects):
         try:
             one.after_fork()
-        except Exception:  # a thread of the parent can have been creating or closing it; the others are told all the same
+        except (
+            Exception
+        ):  # a thread of the parent can have been creating or closing it; the other objects are notified nevertheless
             _log.exception("%s cannot be used after a fork", type(one).__name__)
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_notify_objects)

@@ -19,10 +19,10 @@ from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.tables.table_memory import TableMemory
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-NEWEST = "checkpoint-0.2.0"
+COMPLETE = ("checkpoint-0.2.0", "checkpoint-0.3.0")
 
 
-@pytest.fixture(params=["checkpoint-3", NEWEST])
+@pytest.fixture(params=["checkpoint-3", *COMPLETE])
 def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(SAMPLES / str(request.param), tmp_path / "checkpoint"))
 
@@ -38,7 +38,7 @@ def check_log(checkpoint: Path) -> None:
 
 def test_a_checkpoint_of_an_earlier_version_is_read_whole(checkpoint: Path) -> None:
     with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
-        assert tuple(sorted(ledger.parcels("parked", "dead"), key=lambda parcel: parcel.id)) == written.PARCELS
+        assert tuple(sorted(ledger.parked_batches("parked", "dead"), key=lambda parked_batch: parked_batch.id)) == written.PARCELS
         assert ledger.mark("sample") == "3"
     with closing(TableMemory(checkpoint / "tables.sqlite")) as memory:
         assert list(memory.names()) == [written.TABLE]
@@ -51,19 +51,20 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(checkpoint: Path) -> No
         number = ledger.begin_release(["A"], (), 10)
         assert number is not None
         released = ledger.released(number)
-        assert sorted(parcel.id for parcel in released) == [1, 3]  # also of a transaction that is not open
+        assert sorted(parked_batch.id for parked_batch in released) == [1, 3]  # also of a transaction that is not open
         ledger.finish_release(number, released)
     with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
         assert ledger.unfinished_release() is None
-        assert len(ledger.parcels("dead")) == 1
+        assert len(ledger.parked_batches("dead")) == 1
     check_log(checkpoint)
 
 
-def test_a_record_of_a_checkpoint_in_an_object_store_has_its_files(tmp_path: Path) -> None:
-    record = read_record((SAMPLES / f"{NEWEST}.record").read_bytes(), "the sample")
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_record_of_a_checkpoint_in_an_object_store_has_its_files(tmp_path: Path, name: str) -> None:
+    record = read_record((SAMPLES / f"{name}.record").read_bytes(), "the sample")
     assert (record.kind, record.number, record.driver, record.chunks[1:]) == ("commits", 1, "sample", [])
     CheckpointObjects(StorePlace("none")).apply(record, tmp_path)
-    for path in (SAMPLES / NEWEST).rglob("*"):
+    for path in (SAMPLES / name).rglob("*"):
         if path.is_file():
-            assert (tmp_path / path.relative_to(SAMPLES / NEWEST)).read_bytes() == path.read_bytes(), path
+            assert (tmp_path / path.relative_to(SAMPLES / name)).read_bytes() == path.read_bytes(), path
     check_log(tmp_path)

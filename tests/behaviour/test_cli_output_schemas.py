@@ -18,7 +18,7 @@ from headstream.testing import LocalServer
 ROOT = Path(__file__).parents[2]
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs/cli-output.json").read_text("utf-8"))
 # In this order each command finds what it needs; a tuple has what is typed.
-STORY: list[tuple[str, str]] = [
+HISTORY: list[tuple[str, str]] = [
     ("stream create", "shop"), ("topic create", "shop/orders --partitions 2"),
     ("send", "shop/orders hello --partition 1 --key k --header attempt=uint8:3"),
     ("stream list", ""), ("stream show", "shop"), ("topic list", ""), ("topic show", "shop/orders"),
@@ -62,8 +62,8 @@ def leave_letters(url: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", pytest.param("jsonl", marks=pytest.mark.nightly)])
 def test_commands_print_the_documented_shapes(form: str, url: str) -> None:
-    assert {command for command, _ in STORY} == set(DOCUMENT["commands"])
-    for command, arguments in STORY:
+    assert {command for command, _ in HISTORY} == set(DOCUMENT["commands"])
+    for command, arguments in HISTORY:
         line = [*command.split(), *arguments.replace("URL", url).split(), "--output", form]
         line += [] if "URL" in arguments else ["--url", url]
         result = CliRunner().invoke(cli, line, input=GIVEN.get(command, ""))

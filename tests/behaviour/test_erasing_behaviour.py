@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.dead_letters.erasing import ERASURE_REASON, ErasedPartition, Erasure, find_letter_topics
+from headstream.client.dead_letters.erasing import ERASURE_REASON, ErasedPartition, Erasure, find_dead_letter_topics
 from headstream.errors import HeaderError, LegalHoldError, OffsetOutOfRangeError
 from tests.behaviour.conftest import Place
 from tests.support.cli_inputs import run
@@ -157,7 +157,7 @@ def test_copies_in_a_dead_letter_topic_are_found_and_erased_when_it_is_named(log
     for topic in (TOPIC, "shop/carts"):
         give_up(log, topic)
     assert len(offsets(log, DEAD)) == 3
-    assert find_letter_topics(log, TOPIC) == [DEAD]
+    assert find_dead_letter_topics(log, TOPIC) == [DEAD]
     erase(log, TOPIC, "user_id = 1")
     assert len(offsets(log, DEAD)) == 3
     erase(log, TOPIC, "user_id = 1", dead_letters=[DEAD])

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tools.make_log_sample import ERASED, USER
+from tools.make_log_sample import CUT, ERASED, USER
 
 import headstream as hs
 from headstream.errors import PermissionDeniedError
@@ -16,12 +16,14 @@ from headstream.log.system.files import OsFiles
 from headstream.testing.local_server import LocalServer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
-NEWEST = "log-0.2.0"
-NAMES = ("log-format-1", NEWEST)
+NEWEST = "log-0.3.0"
+COMPLETE = ("log-0.2.0", NEWEST)
+"""Those made by tools/make_log_sample.py, with everything that their version stored."""
+NAMES = ("log-format-1", *COMPLETE)
 ALL = ("available", "poisoned")
 
 
-EMPTY = {NEWEST: ("streams/1/4/1",)}
+EMPTY = dict.fromkeys(COMPLETE, ("streams/1/4/1",))
 """Directories of partitions without messages, which git does not keep."""
 
 
@@ -43,9 +45,9 @@ def root(tmp_path: Path, sample: Path) -> Path:
     return copy_sample(sample, tmp_path / "log")
 
 
-@pytest.fixture
-def newest(tmp_path: Path) -> Path:
-    return copy_sample(SAMPLES / NEWEST, tmp_path / "log")
+@pytest.fixture(params=COMPLETE)
+def complete(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return copy_sample(SAMPLES / str(request.param), tmp_path / "log")
 
 
 def check_messages(log: hs.Client) -> None:
@@ -92,14 +94,14 @@ def test_a_log_of_an_earlier_version_is_written_to(root: Path) -> None:
 def test_the_newest_sample_has_a_file_of_each_kind_that_a_log_has() -> None:
     files = [path for path in (SAMPLES / NEWEST).rglob("*") if path.is_file()]
     assert {path.suffix or path.name for path in files} == {
-        ".json", ".sqlite", ".log", ".index", ".summary", "producers", ".offsets", ".deliveries", ".pause",
+        ".json", ".sqlite", ".log", ".index", ".summary", "producers", ".offsets", ".deliveries", ".pause", ".start",
     }  # fmt: skip
     heads = [path.read_bytes()[:32] for path in files if path.suffix == ".index"]
     assert {struct.unpack_from("<I", head, 8)[0] for head in heads} == {1, 3, 4}
 
 
-def test_removed_and_compacted_messages_stay_away(newest: Path) -> None:
-    with hs.connect(newest.as_uri()) as log:
+def test_removed_and_compacted_messages_stay_away(complete: Path) -> None:
+    with hs.connect(complete.as_uri()) as log:
         people = log.poll("shop/people", 1, start=0, count=100)
         assert [message.offset for message in people] == [each for each in range(8) if each not in ERASED]
         prices = log.poll("shop/prices", 1, start=0, count=100)
@@ -108,20 +110,27 @@ def test_removed_and_compacted_messages_stay_away(newest: Path) -> None:
         ]
 
 
-def test_what_a_group_has_not_finished_and_its_pause_go_on(newest: Path) -> None:
-    with hs.connect(newest.as_uri()) as log:
+def test_messages_before_the_log_start_offset_stay_away_and_the_topic_keeps_its_convention(tmp_path: Path) -> None:
+    with hs.connect(copy_sample(SAMPLES / NEWEST, tmp_path / "log").as_uri()) as log:
+        events = log.poll("shop/events", 1, start="first", count=100)
+        assert [(message.offset, message.payload) for message in events] == [(n, b"event %d" % n) for n in range(CUT, 5)]
+        assert log.topic("shop/events").kafka_headers == "spring"
+
+
+def test_what_a_group_has_not_finished_and_its_pause_go_on(complete: Path) -> None:
+    with hs.connect(complete.as_uri()) as log:
         found = log.group_deliveries("shop/tasks", "workers")
         assert (found.pause.failed_count, found.pause.attempts_count, found.pause.pauses_count) == (4, 4, 1)
         (counts,) = found.partitions
         assert counts.pending + counts.delayed == 9  # four that failed: their hour may be over
-        story = log.message_story("shop/tasks", "workers", 1, 0)
-        assert [(attempt.number, attempt.error) for attempt in story.attempts] == [(1, "refused")]
+        history = log.message_story("shop/tasks", "workers", 1, 0)
+        assert [(attempt.number, attempt.error) for attempt in history.attempts] == [(1, "refused")]
         log.send("shop/tasks", b"task 9")
         assert log.group_deliveries("shop/tasks", "workers").partitions[0].pending + counts.delayed == 10
 
 
-def test_a_server_goes_on_with_the_users_producers_and_groups(newest: Path) -> None:
-    with LocalServer(newest) as server, hs.connect(server.url) as log:
+def test_a_server_goes_on_with_the_users_producers_and_groups(complete: Path) -> None:
+    with LocalServer(complete) as server, hs.connect(server.url) as log:
         check_messages(log)
         assert USER in [user.username for user in log.server.users()]
         assert [token.name for token in log.server.tokens()] == ["sample"]

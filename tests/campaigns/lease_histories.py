@@ -233,7 +233,7 @@ class LeaseHistory(LeaseProcess):
     def _settle_one(self, group: WorkerGroup, partition: int, change: LeaseChange) -> SettledLeases:
         rule = group.pauses.rule
         return self._call(
-            lambda: self._broker.leases.settle(TOPIC, group.name, partition, [change], dead_letter=_DEAD, pause_rule=rule)
+            lambda: self._broker.leases.settle_leases(TOPIC, group.name, partition, [change], dead_letter=_DEAD, pause_rule=rule)
         )
 
     def _say_late(self) -> None:

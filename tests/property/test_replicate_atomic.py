@@ -97,15 +97,9 @@ def test_transactions_are_whole_and_told_once_when_the_engine_fails_now_and_then
     assert deliver(tmp_path, seed, crashes=crashes, scd_type=scd_type, failures=0.15) == []
 
 
-SEEN_AFTER_A_FAILURE = pytest.mark.xfail(
-    strict=False,
-    reason="what a failed merge has remembered of connected keys is in the next merge of one of them; which one fails is a race",
-)
-
-
 @pytest.mark.parametrize(
     ("seed", "crashes", "scd_type", "unit_bytes"),
-    [(419, 8, 2, 600), pytest.param(31, 4, 1, 2048, marks=[SEEN_AFTER_A_FAILURE, pytest.mark.nightly]), (427, 8, 2, 600)],
+    [(419, 8, 2, 600), (31, 4, 1, 2048), (427, 8, 2, 600)],
 )
 def test_transactions_are_whole_when_limits_in_bytes_divide_what_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, crashes: int, scd_type: Literal[1, 2], unit_bytes: int

@@ -16,11 +16,12 @@ import pytest
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.moved_keys.key_log import KeyLog
+from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import decode_envelope
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import ParkingLot
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.tables.table_places import has_table, table_path
@@ -31,7 +32,7 @@ from tests.support.replicate.pipeline_work import Work
 from tests.unit.replicate.decoding.test_decode import PLAIN_TABLES
 
 STEPS: list[tuple[type, str]] = [
-    (SchemaZone, "add"),
+    (SchemaStore, "add"),
     (ParkingLot, "begin_batch"),
     (ParkingLot, "park"),
     (ParkingLot, "dead_letter"),
@@ -48,6 +49,9 @@ STEPS: list[tuple[type, str]] = [
     (DeltaLakeEngine, "delete"),
     (KeyLog, "add"),
     (KeyLog, "replace"),
+    (KeyLog, "_take_back"),
+    (Tombstones, "record"),
+    (Tombstones, "_take_back"),
 ]
 """Where a crash can be: before or after any call of these. A call of the engine may also fail, and the run goes on."""
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headstream.replicate.apply.on_executors.fold import FoldTask, join_reports
+from headstream.replicate.columns.change_statistics import ChangeStatistics, join_statistics, statistics_of
 from headstream.replicate.columns.changes import collapse
 from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.key_buckets import bucket_numbers
 from headstream.replicate.columns.loads import Load, Loads
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, coordinates_table, leave_out
-from headstream.replicate.columns.traits import ChangeTraits, join_traits, traits_of
 from headstream.replicate.engines.key_ranges import value_ranges
 from tests.support.replicate.change_tables import KEYLESS, METADATA, NAMES, TYPES, change, sequence, table
 
@@ -147,18 +147,18 @@ def test_fold_needs_the_driver_when_a_change_moves_its_key_or_leaves_columns_out
 
 
 @given(cases(), st.integers(1, 300), st.integers(1, 300), cases())
-def test_loads_learn_the_same_from_traits_as_from_all_changes_for_any_split(
+def test_loads_learn_the_same_from_statistics_as_from_all_changes_for_any_split(
     case: Case, first_us: int, second_us: int, later: Case
 ) -> None:
-    learned, from_traits = Loads(), Loads()
+    observed, from_statistics = Loads(), Loads()
     for one, until_us in ((case, first_us), (later, second_us)):
-        learned.learn(one.changes, until_us, GAP_US)
-        parts = [ChangeTraits.decode(pa.py_buffer(traits_of(blob).encode())) for blob in one.blobs]
-        traits = join_traits(parts)
-        from_traits.learn(traits.trace, until_us, GAP_US)
-        assert traits.count == one.changes.num_rows
-        assert traits.has_loads == (3 in one.changes["_hs_operation"].to_pylist())
-    documents = [found.to_document() for found in (learned, from_traits)]
+        observed.observe(one.changes, until_us, GAP_US)
+        parts = [ChangeStatistics.decode(pa.py_buffer(statistics_of(blob).encode())) for blob in one.blobs]
+        statistics = join_statistics(parts)
+        from_statistics.observe(statistics.trace, until_us, GAP_US)
+        assert statistics.count == one.changes.num_rows
+        assert statistics.has_loads == (3 in one.changes["_hs_operation"].to_pylist())
+    documents = [found.to_document() for found in (observed, from_statistics)]
     for document in documents:
         del document["past"]  # a sample of the steps, of another number
     assert documents[0] == documents[1]

@@ -61,7 +61,7 @@ def read_history(
     """
     settings = dict(MODES[mode])
     atomic = settings.pop("atomic", False)
-    options: dict[str, Any] = {"topic_tables": {"cdc/data": "shop.t"}} if history.traits.bare_json else {}
+    options: dict[str, Any] = {"topic_tables": {"cdc/data": "shop.t"}} if history.scenario.bare_json else {}
     if history.schemas:
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
@@ -75,7 +75,7 @@ def read_history(
         disturb = None if seed is None else _disturb(work, Crashes(patch), Random(seed))
         deliver(work, cut, disturb=disturb, ends_runs=ends_runs)
     assert work.ledger.waiting().count == 0, work.ledger.waiting()
-    assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
+    assert work.dead_count() == 0, [parked_batch.reason for parked_batch in work.ledger.parked_batches("dead")]
     found = {table: work.table(table) for table in history.rows}
     told = [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
     assert len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
@@ -145,7 +145,7 @@ def kept(history: History, rows: list[Row], table: str, *, ends_above: str = "")
 
 
 def _fitting(mode: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return traits of histories that a mode can apply, with those given."""
+    """Return scenarios of histories that a mode can apply, with the given fields."""
     if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
         return {"keyless": False, "key_changes": "whole"} | given
     return {"flat": False} | given if mode == "atomic" else given  # that form has no number within the transaction

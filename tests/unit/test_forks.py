@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import headstream as hs
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from tests.support.forked import in_child
 from tests.unit.client.producer.test_producer import log
 
@@ -31,10 +31,10 @@ def test_a_forked_child_is_refused_and_takes_nothing_with_it(log: hs.Client) -> 
 class Told:
     """An object that notes that it is told."""
 
-    is_told = False
+    is_reported = False
 
     def after_fork(self) -> None:
-        self.is_told = True
+        self.is_reported = True
 
 
 class HalfMade(Told):
@@ -47,6 +47,6 @@ class HalfMade(Told):
 def test_an_object_that_cannot_be_told_of_a_fork_keeps_no_other_from_it() -> None:
     objects = [kind() for _ in range(20) for kind in (Told, HalfMade)]
     for each in objects:
-        tell_of_forks(each)
-    assert in_child(lambda: sum(each.is_told for each in objects)) == "20"
-    assert not any(each.is_told for each in objects)
+        register_for_forks(each)
+    assert in_child(lambda: sum(each.is_reported for each in objects)) == "20"
+    assert not any(each.is_reported for each in objects)

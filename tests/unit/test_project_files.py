@@ -115,6 +115,15 @@ def test_compatibility_page_has_the_pinned_versions() -> None:
         assert re.search(rf"(?<![\d.]){re.escape(pinned[package])}(?![\d.]*\d)", page), package
 
 
+def test_results_of_benchmarks_say_their_day_and_exist_for_each_program_that_a_page_names() -> None:
+    results = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "bench/results").glob("*.txt")}
+    assert [name for name, text in results.items() if not re.match(r"20\d\d-\d\d-\d\d: ", text)] == []
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    named = {*re.findall(r"\bbench\.(\w+)`", pages), *re.findall(r"bench/results/(\w+)\.txt", pages)}
+    assert named - results.keys() == set()
+    assert len(named) > 20
+
+
 def test_import_of_headstream_loads_no_third_party_module() -> None:
     done = subprocess.run([sys.executable, "-c", _LIST_IMPORTS], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["headstream"]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from headstream.client.client import Client
     from headstream.replicate.run.summary import Summary
+    from headstream.replicate.settings.iceberg_settings import IcebergSettings
     from headstream.testing.source_capture import SourceMessage
 
 _MARKER: Final = ".headstream-demo"
@@ -40,12 +41,15 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     Examples:
       headstream demo --log
       headstream demo
+      headstream demo --iceberg
+      headstream demo --postgres
       headstream demo --directory /tmp/demo --rows 5000 --transactions 20000
     """
 )
 @click.option(
     "--log", "log_only", is_flag=True, help="Show a log alone: typed headers, retries, a dead letter. Seconds, without Java."
 )
+@click.option("--postgres", is_flag=True, help="A real PostgreSQL and a real Debezium, in temporary directories.")
 @click.option(
     "--directory",
     type=LocalPath(),
@@ -55,7 +59,10 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transactions: int) -> None:
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="Make an Iceberg table of each Delta table too, and compare both.")
+def demo(
+    log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
+) -> None:
     """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
@@ -70,9 +77,17 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
         _prepare(directory)
         run_log_demo(console, directory / "log")
         return
-    directory = Path("headstream-demo") if directory is None else directory
     find_pyspark()
     find_java()  # before anything is written
+    if postgres:
+        from headstream.cli.postgres_demo import run_postgres_demo
+
+        if directory is not None:
+            raise click.UsageError("--postgres uses temporary directories; leave out --directory.")
+        run_postgres_demo(console)
+        return
+    directory = Path("headstream-demo") if directory is None else directory
+    iceberg = _iceberg_settings(directory) if is_iceberg else None
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
     source = SourceDatabase(seed, rows=rows, transactions=transactions)
@@ -87,7 +102,7 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
 
         spark = session("headstream-demo", master="local[2]", quick_start=True)
     try:
-        first = _run(console, spark, directory, url)
+        first = _run(console, spark, directory, url, iceberg)
         console.print(
             f"   {first.parked:,} changes of {_LATE_TABLE} wait for their metadata, "
             f"{first.dead} messages without a schema are dead letters"
@@ -96,9 +111,9 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
             for message in late:
                 producer.send(message.value, key=message.key, headers=message.headers)
         console.print(f"   the metadata of {_LATE_TABLE} arrives")
-        second = _run(console, spark, directory, url)
+        second = _run(console, spark, directory, url, iceberg)
         console.print(f"   {second.released:,} waiting changes are applied, {second.parked} still wait")
-        equal = _compare(console, spark, source, directory / "tables")
+        equal = _compare(console, spark, source, directory / "tables", iceberg)
         _show_sample(console, spark, directory / "tables")
     finally:
         from headstream.spark.sessions.session import stop
@@ -147,7 +162,15 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
     console.print(f"   the headers of the first one: {headers}")
 
 
-def _run(console: Console, spark: SparkSession, directory: Path, url: str) -> Summary:
+def _iceberg_settings(directory: Path) -> IcebergSettings:
+    """Return the settings of a catalog in the demo's directory."""
+    import headstream.replicate.iceberg.catalog  # noqa: F401 - before anything is written, so that a missing extra is told
+    from headstream.replicate.settings.iceberg_settings import IcebergSettings
+
+    return IcebergSettings(catalog={"type": "sql", "uri": f"sqlite:///{directory.resolve() / 'catalog.db'}"})
+
+
+def _run(console: Console, spark: SparkSession, directory: Path, url: str, iceberg: IcebergSettings | None) -> Summary:
     from headstream.replicate.run.pipeline import ReplicatePipeline
     from headstream.replicate.settings.config import ReplicateConfig
 
@@ -158,6 +181,7 @@ def _run(console: Console, spark: SparkSession, directory: Path, url: str) -> Su
         tables=directory / "tables",
         checkpoint=directory / "checkpoint",
         once=True,
+        iceberg=iceberg,
     )
     with console.status("applying") as status:
 
@@ -172,11 +196,20 @@ def _read(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tables: Path) -> bool:
+def _read_iceberg(iceberg: IcebergSettings, tables: Path, schema: str, table: str) -> list[dict[str, Any]]:
+    from headstream.replicate.iceberg.catalog import open_catalog
+
+    rows: list[dict[str, Any]] = open_catalog(iceberg, tables).load_table((schema, table)).scan().to_arrow().to_pylist()
+    return rows
+
+
+def _compare(
+    console: Console, spark: SparkSession, source: SourceDatabase, tables: Path, iceberg: IcebergSettings | None
+) -> bool:
     """Print each table next to the source's own final state; return whether all are equal."""
     from headstream.replicate.tables.tables import table_path
 
-    shown = Table("table", "rows", "in source", "digest", "in source", "equal")
+    shown = Table("table", "rows", "in source", "digest", "in source", "equal", *(["Iceberg"] if iceberg else []))
     shown.columns[0].no_wrap = True
     equal = True
     with console.status("comparing"):
@@ -184,10 +217,13 @@ def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tabl
             schema, table = metadata.lineage.schema, metadata.lineage.table
             rows = _read(spark, table_path(tables, schema, table))
             digest, expected = digest_rows(rows, metadata.key_columns), source.digest(schema, table)
-            same = digest == expected
-            equal = equal and same
+            answers = [digest == expected]
             counts = f"{len(rows):,}", f"{len(source.final_state(schema, table)):,}"
-            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], "[green]yes" if same else "[bold red]NO")
+            if iceberg is not None:
+                answers.append(digest_rows(_read_iceberg(iceberg, tables, schema, table), metadata.key_columns) == expected)
+            equal = equal and all(answers)
+            told = ("[green]yes" if each else "[bold red]NO" for each in answers)
+            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *told)
     console.print("[bold]4. The tables[/] compared with the source's own final state")
     console.print(shown)
     return equal

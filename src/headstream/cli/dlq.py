@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.shared.confirmation import confirm, yes_option
-from headstream.cli.shared.dead_letters import Letters, LetterSource, source_options
+from headstream.cli.shared.dead_letters import DeadLetterSource, DeadLetterTopic, source_options
 from headstream.cli.shared.filtering import FilterInput, filter_options
 from headstream.cli.shared.output import print_object, print_objects
 from headstream.cli.shared.parameters import PARTITION, Checked, output_option, topic_argument
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("partition", "offset", "origin", "group", "reason_code", "attempts", "reason")
 _REASON_COLUMNS: Final = ("count", "topic", "group", "reason_code", "reason", "most_attempts")
-_STORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)
+_HISTORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
 
@@ -64,7 +64,7 @@ def dlq() -> None:
 @filter_options
 @source_options
 @output_option
-def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: str) -> None:
+def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput, output: str) -> None:
     """List the dead letters of TOPIC: where each came from, which group gave it up, and why.
 
     \b
@@ -83,7 +83,7 @@ def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: 
 @filter_options
 @source_options
 @output_option
-def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
+def reasons(source: DeadLetterSource, chosen: FilterInput, output: str) -> None:
     """Count the dead letters of TOPIC by origin, group and reason, the most frequent first.
 
     500 different reasons are counted; dead letters with further reasons are added up.
@@ -92,12 +92,12 @@ def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
     Example:
       headstream dlq reasons shop/orders.dead
     """
-    from headstream.client.dead_letters.letters import LetterReasons
+    from headstream.client.dead_letters.reading import ReasonCounts
 
     with source.open() as letters:
         if chosen.explain(letters.log, output):
             return
-        found = LetterReasons()
+        found = ReasonCounts()
         for letter in letters.find(chosen):
             found.add(letter)
     print_objects(found.to_documents(), _REASON_COLUMNS, output)
@@ -109,7 +109,7 @@ def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
 @click.argument("offset", type=click.IntRange(0))
 @source_options
 @output_option
-def show(source: LetterSource, number: int, offset: int, output: str) -> None:
+def show(source: DeadLetterSource, number: int, offset: int, output: str) -> None:
     """Show one dead letter of TOPIC, by PARTITION and OFFSET, with its delivery history.
 
     \b
@@ -123,8 +123,8 @@ def show(source: LetterSource, number: int, offset: int, output: str) -> None:
             f"there is no message {offset} in partition {number}", where=source.topic, advice="Look with `headstream dlq list`"
         )
     letter = found[0]
-    story = {name: _plain(letter, name) for name in _STORY}
-    members = {**_describe(letter), "state": letters.state_of(letter), **{_short(name): value for name, value in story.items()}}
+    history = {name: _plain(letter, name) for name in _HISTORY}
+    members = {**_describe(letter), "state": letters.state_of(letter), **{_short(name): value for name, value in history.items()}}
     print_object(members, output)
 
 
@@ -135,7 +135,7 @@ def show(source: LetterSource, number: int, offset: int, output: str) -> None:
 @click.option("--rate", type=Checked("rate", _parse_rate), help="Maximum number of dead letters per second, for example 100/s.")
 @source_options
 @output_option
-def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
+def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
     """Send the dead letters of TOPIC back to where they came from, each once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic see it. An interrupted
@@ -157,9 +157,11 @@ def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: floa
     print_object({"topic": source.topic, "dry_run": dry_run, **members}, output)
 
 
-def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: float | None, *, is_dry: bool) -> dict[str, Any]:
+def _redrive(
+    source: DeadLetterSource, letters: DeadLetterTopic, chosen: FilterInput, rate: float | None, *, is_dry: bool
+) -> dict[str, Any]:
     """Send dead letters back, or request it from their pipeline; return the members of the output."""
-    from headstream.client.dead_letters.letters import place_of_origin
+    from headstream.client.dead_letters.reading import place_of_origin
     from headstream.client.dead_letters.redriving import Redrive, RedriveCounts
 
     if source.checkpoint is not None:
@@ -183,7 +185,7 @@ def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: 
 @yes_option
 @source_options
 @output_option
-def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
+def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
     topic's grace. With --checkpoint it is a request, as for redrive.
 
@@ -191,7 +193,7 @@ def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool,
     Example:
       headstream dlq discard shop/orders.dead --where "hs.origin.offset = 17"
     """
-    from headstream.client.dead_letters.letters import discard_letters
+    from headstream.client.dead_letters.reading import discard_dead_letters
 
     found: dict[int, list[int]] = {}
     members: dict[str, Any] = {}
@@ -207,7 +209,7 @@ def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool,
             offsets = [offset for each in found.values() for offset in each]
             members = {"request": None if dry_run or not count else source.ask("discard", offsets)}
         elif not dry_run:
-            discard_letters(letters.log, source.topic, found)
+            discard_dead_letters(letters.log, source.topic, found)
     discarded = count if not dry_run and source.checkpoint is None else 0
     print_object({"topic": source.topic, "dry_run": dry_run, "matched": count, "discarded": discarded, **members}, output)
 

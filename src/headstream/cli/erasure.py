@@ -58,7 +58,7 @@ def erase(
       headstream erase shop/orders --where "user_id = 42" --dry-run
       headstream erase shop/orders --where "user_id = 42" --dead-letter shop/orders.dead --yes
     """
-    from headstream.client.dead_letters.erasing import Erasure, find_letter_topics
+    from headstream.client.dead_letters.erasing import Erasure, find_dead_letter_topics
     from headstream.connect import connect_plain
 
     if chosen.where is None:
@@ -77,7 +77,7 @@ def erase(
                 confirm(f"Erase {describe_loss(count, size_bytes)} of {names}", yes=yes)
             found = erasure.run()
         bar.hide()
-        unsearched = [name for name in find_letter_topics(log, topic) if name not in dead_letters]
+        unsearched = [name for name in find_dead_letter_topics(log, topic) if name not in dead_letters]
         remains = _list_remains(url, unsearched)
     _print(topic, found, remains, dry_run, output)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headstream.cli.shared.confirmation import confirm, yes_option
-from headstream.cli.shared.delivery_output import ATTEMPT_COLUMNS, COUNT_COLUMNS, describe_deliveries, describe_story
+from headstream.cli.shared.delivery_output import ATTEMPT_COLUMNS, COUNT_COLUMNS, describe_deliveries, describe_history
 from headstream.cli.shared.output import print_object, print_objects, print_text
 from headstream.cli.shared.parameters import (
     PARTITION,
@@ -123,7 +123,7 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
     """
     with open_log(url) as log:
         found = log.message_story(topic, name, partition, offset)
-    members = describe_story(found, output)
+    members = describe_history(found, output)
     if output != "table":
         print_object(members, output)
         return

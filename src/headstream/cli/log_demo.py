@@ -16,7 +16,7 @@ from headstream.core.model.deliveries import Retry
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.reserved import ATTEMPTS_HEADER, REASON_HEADER
 
-_TOPIC, _LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
+_TOPIC, _DEAD_LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
 _PRICES: Final = {"teapot": 25.0, "cup": 7.5, "kettle": 60.0}
 _ORDERS: Final = (("ann", "teapot"), ("dora", "cup"), ("ann", "sppon"), ("cid", "kettle"), ("dora", "teapot"), ("ann", "cup"))
 """Customers and their orders; one order has a misspelt product, for which there is no price."""
@@ -32,11 +32,11 @@ def run_log_demo(console: Console, directory: Path) -> None:
         _send(console, log)
         _show_headers(console, log)
         _bill(console, log)
-        _show_letter(console, log)
+        _show_dead_letter(console, log)
     console.print("\n[bold]6. Look around[/]")
     console.print(f"   headstream poll {_TOPIC} --url {url}")
     console.print(f"   headstream group show {_TOPIC} {_GROUP} --url {url}")
-    console.print(f"   headstream dlq redrive {_LETTERS} --url {url}        sends the letter back")
+    console.print(f"   headstream dlq redrive {_DEAD_LETTERS} --url {url}        sends the letter back")
     console.print(f"   headstream server --data {directory}        serves the log to clients of Iggy and Kafka")
     console.print("   headstream demo        adds Spark and Delta tables")
 
@@ -72,7 +72,7 @@ def _bill(console: Console, log: Client) -> None:
         console.print(f"   [green]{about} {_PRICES[product]:.2f}")
 
     began, retry = time.perf_counter(), Retry(attempts=3, delay="200ms", order="skip")
-    with log.consumer(_TOPIC, group=_GROUP, on_error=retry, dead_letter=_LETTERS, timeout_ms=1000) as consumer:
+    with log.consumer(_TOPIC, group=_GROUP, on_error=retry, dead_letter=_DEAD_LETTERS, timeout_ms=1000) as consumer:
         consumer.run(bill)
     console.print(
         f"   It was tried {retry.attempts} times, with delays, while the others went on. "
@@ -80,9 +80,9 @@ def _bill(console: Console, log: Client) -> None:
     )
 
 
-def _show_letter(console: Console, log: Client) -> None:
-    (letter,) = log.poll(_LETTERS)
-    console.print(f"\n[bold]5. The dead letter[/] in {_LETTERS} is the whole message, and says what happened:")
+def _show_dead_letter(console: Console, log: Client) -> None:
+    (letter,) = log.poll(_DEAD_LETTERS)
+    console.print(f"\n[bold]5. The dead letter[/] in {_DEAD_LETTERS} is the whole message, and says what happened:")
     for name in ("order", REASON_HEADER, ATTEMPTS_HEADER, "hs.origin.topic", "hs.origin.partition", "hs.origin.offset"):
         console.print(f"   {name} = {letter.headers[name]!r}")
     place = int(letter.headers["hs.origin.partition"]), int(letter.headers["hs.origin.offset"])

@@ -56,7 +56,7 @@ from headstream.core.model.polling import OffsetOwner, PollingKind
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic, TopicOptions
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
-from headstream.forks import closed_by_fork, tell_of_forks
+from headstream.forks import closed_by_fork, register_for_forks
 
 if TYPE_CHECKING:
     from headstream.client.consumer.decoding import DecodingConsumer, DecodingTopicsConsumer
@@ -90,7 +90,7 @@ class Client:
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._senders = Senders(lambda topic: self.producer(topic, linger_ms=0))
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave an embedded log to the parent; the transport to a server has new connections."""
@@ -491,7 +491,7 @@ class Client:
         """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
 
         The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and those of
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of
         another process wait until the first has none left.
 
         Args:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, ParamSpec, TypeVar
 
 from headstream.errors import ClosedError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.interceptors.loop_bridge import WORKING_FOR
 
 _P = ParamSpec("_P")
@@ -43,7 +43,7 @@ class Worker:
         self._thread = 0
         self.is_closed = False
         self.after_fork()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another thread."""

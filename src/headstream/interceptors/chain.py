@@ -1,7 +1,7 @@
 """Chain: the interceptors of one client in their order, and the policy of each when it raises an error.
 
-send         in the order of the list      message -> message     InterceptorError | SetAsideError
-receive      in the reverse order          message -> message     InterceptorError | SetAsideError
+send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
+receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
 acknowledge, commit                        what happened          InterceptorError
 """
 
@@ -22,7 +22,7 @@ from headstream.interceptors.loop_bridge import LoopBridge
 _log: Final = logging.getLogger("headstream.interceptors")
 
 
-class SetAsideError(Exception):
+class RejectedMessageError(Exception):
     """A message that goes to a dead-letter topic.
 
     Args:
@@ -90,7 +90,7 @@ class Chain:
 
         Raises:
             InterceptorError: an interceptor raised an error; the message was not accepted.
-            SetAsideError: the message goes to a dead-letter topic instead.
+            RejectedMessageError: the message goes to a dead-letter topic instead.
         """
         for step in self._send:
             try:
@@ -145,7 +145,7 @@ class Chain:
             )
             return
         if step.dead_letter is not None:
-            raise SetAsideError(message, step.dead_letter, f"{step.hook} of {step.name}: {_what(error)}") from error
+            raise RejectedMessageError(message, step.dead_letter, f"{step.hook} of {step.name}: {_what(error)}") from error
         raise _explain(step, error, _where(message), advice) from error
 
 

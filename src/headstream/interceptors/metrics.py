@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.core.model.message import Message
 from headstream.errors import MissingExtraError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 
 @dataclass(slots=True)
 class _Counts:
-    """What a client has done in one topic."""
+    """Counts of a client in one topic."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -73,7 +73,7 @@ class Metrics(Interceptor):
         from headstream.metrics.output import open_push
 
         self._lock = threading.Lock()
-        tell_of_forks(self)
+        register_for_forks(self)
         self._topics: dict[str, _Counts] = {}
         self._registry = prometheus_client.REGISTRY if registry is None else registry
         self._push = open_push("headstream-client", self.collect) if otlp else None

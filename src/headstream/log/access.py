@@ -67,7 +67,7 @@ class LogAccess(Protocol):
     def roll(self, topic: TopicRecord, number: int) -> None:
         """Begin a new segment of a partition, unless the newest is empty."""
 
-    def ring(self, partition: PartitionWriter) -> None:
+    def notify(self, partition: PartitionWriter) -> None:
         """Wake all waiters of a partition."""
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:

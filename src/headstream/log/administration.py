@@ -40,7 +40,7 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
         with catalog.transaction():
             catalog.rename_stream(stream.number, name)
         for topic in stream.topics.values():
-            log.ring_topic(topic)
+            log.notify_topic(topic)
 
 
 def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels = NO_LABELS, id_: int | None = None) -> None:
@@ -160,7 +160,7 @@ def update_topic(
         with catalog.transaction([topic.number]):
             catalog.update_topic(topic.number, name=name, options=options, labels=labels)
         if name is not None:
-            log.ring_topic(topic)
+            log.notify_topic(topic)
 
 
 def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None) -> int:

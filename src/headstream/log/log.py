@@ -16,7 +16,7 @@ from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
@@ -74,7 +74,7 @@ class Log:
         self._watching = DirectoryWatcher(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Become unusable: files, database and threads are the parent's."""
@@ -238,7 +238,7 @@ class Log:
             with suppress(StorageError):  # files that cannot be synced are about to be removed
                 partition.close()
         self._readers.close_partition(*key)
-        self.waiting.ring(self.partition_directory(topic, number))
+        self.waiting.notify(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -266,21 +266,21 @@ class Log:
             except ReservedError:
                 self.commits.resume(topic, number)
             else:
-                self.ring(partition)
+                self.notify(partition)
                 return appended
 
-    def ring(self, partition: PartitionWriter) -> None:
+    def notify(self, partition: PartitionWriter) -> None:
         """Wake all waiters of a partition."""
-        self.waiting.ring(partition.directory)
+        self.waiting.notify(partition.directory)
 
-    def ring_topic(self, topic: TopicRecord) -> None:
+    def notify_topic(self, topic: TopicRecord) -> None:
         """Wake all waiters of a topic."""
         for number in range(1, topic.partitions + 1):
-            self.waiting.ring(self.partition_directory(topic, number))
+            self.waiting.notify(self.partition_directory(topic, number))
 
-    def ring_groups(self) -> None:
+    def notify_groups(self) -> None:
         """Wake all waiting members of consumer groups; it does not block, so a finalizer can call it."""
-        self.waiting.ring(self.groups_directory)
+        self.waiting.notify(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
         """Return the writer's side of a partition."""
@@ -404,7 +404,7 @@ class Log:
                 self._catalog.close()
             self._is_writer = False
             self._writer_lock.release()
-        self.waiting.ring_all()
+        self.waiting.notify_all()
         self._watching.close()
         if failure is not None:
             raise failure

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headstream.errors import InvalidOptionError
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 from headstream.log.log import Log
 from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES, check_segment_bytes
 from headstream.log.system.access import share_with_group
@@ -100,4 +100,4 @@ class _Registry:
 
 
 _REGISTRY: Final = _Registry()
-tell_of_forks(_REGISTRY)
+register_for_forks(_REGISTRY)

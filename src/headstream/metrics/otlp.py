@@ -35,7 +35,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
 
 from headstream.errors import InvalidOptionError, MissingExtraError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.version import __version__
 
 _log: Final = logging.getLogger("headstream.metrics")
@@ -75,7 +75,7 @@ class OtlpPush:
         self._thread = threading.Thread(target=self._run, name="headstream-otlp", daemon=True)
         self._thread.start()
         self._is_parents = False
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the sending to the parent."""
@@ -105,7 +105,7 @@ class OtlpPush:
             return
         if has_failed != self._has_failed:
             self._has_failed = has_failed
-            _log.warning("the collector does not take the metrics" if has_failed else "the collector takes the metrics again")
+            _log.warning("the collector rejects the metrics" if has_failed else "the collector accepts the metrics again")
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:

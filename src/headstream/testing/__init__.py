@@ -2,13 +2,15 @@
 
 A simulated source database (see `source_database`): seeded history, its Replicate messages, disordered delivery, and the true
 final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), or several (`kafka_cluster`), a real
-PostgreSQL server (`postgresql`), and a real Headstream server on free ports (`server`), also as pytest fixtures (`fixtures`).
+PostgreSQL server (`postgresql`), a real Debezium (`debezium_engine`), and a real Headstream server on free ports (`server`), also
+as pytest fixtures (`fixtures`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headstream.testing.debezium_engine import DebeziumEngine
 from headstream.testing.delivery import delay, repeat, shuffle, split
 from headstream.testing.digests import canonical_value, digest_rows
 from headstream.testing.kafka_broker import KafkaBroker
@@ -29,6 +31,7 @@ __all__ = [
     "REPLICATE_TYPES",
     "SHOP_TABLES",
     "CaptureOptions",
+    "DebeziumEngine",
     "KafkaBroker",
     "KafkaCluster",
     "LocalServer",

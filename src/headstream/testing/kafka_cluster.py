@@ -4,7 +4,7 @@
         cluster.url                     # kafka://127.0.0.1:43121,127.0.0.1:43125,127.0.0.1:43129
         cluster.brokers[0].kill()       # with node.id 1; start() brings it back with its data
 
-Topics have a replica on each broker, and two of three acknowledge a write. Requirements are those of KafkaBroker.
+Topics have a replica on each broker, and two of three acknowledge a write. Requirements are as for KafkaBroker.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
-from headstream.testing.kafka_broker import KafkaBroker, find_free_ports
+from headstream.testing.kafka_broker import KafkaBroker
+from headstream.testing.temporary_server import HOST, find_free_ports
 
-_HOST: Final = "127.0.0.1"
 _HEAP_MB: Final = 256
 
 
 class _Node(KafkaBroker):
-    """One broker of a cluster; `ports` are those of clients and controllers of all nodes, in order of their numbers."""
+    """One broker of a cluster; `ports`: the client and controller ports of all nodes, in order of their numbers."""
 
     def __init__(self, number: int, cluster: str, ports: list[tuple[int, int]], start_seconds: float) -> None:
         count = str(len(ports))
-        voters = ",".join(f"{index}@{_HOST}:{controller}" for index, (_, controller) in enumerate(ports, 1))
+        voters = ",".join(f"{index}@{HOST}:{controller}" for index, (_, controller) in enumerate(ports, 1))
         properties = {
             "node.id": str(number),
             "controller.quorum.voters": voters,

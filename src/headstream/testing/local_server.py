@@ -30,6 +30,7 @@ class LocalServer:
         segment_bytes: Size at which a partition's file is followed by a new one.
         tls: The certificate of TCP and HTTP; None for no encryption.
         quic: Whether it serves QUIC too, which needs headstream[quic].
+        kafka: Whether it serves Kafka's clients too.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class LocalServer:
         segment_bytes: int | None = None,
         tls: TlsFiles | None = None,
         quic: bool = False,
+        kafka: bool = False,
     ) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._tls = tls
         self._quic = quic
-        self._tcp_port = self._http_port = self._quic_port = 0
+        self._kafka = kafka
+        self._tcp_port = self._http_port = self._quic_port = self._kafka_port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -76,6 +79,11 @@ class LocalServer:
     def http_address(self) -> tuple[str, int]:
         """Host and port of HTTP."""
         return _HOST, self._http_port
+
+    @property
+    def kafka_address(self) -> tuple[str, int]:
+        """Host and port of the listener for Kafka's clients, who log in by SASL/PLAIN."""
+        return _HOST, self._kafka_port
 
     def start(self) -> LocalServer:
         """Start it, on its previous ports after stop(); it is ready when this returns.
@@ -110,6 +118,7 @@ class LocalServer:
             tcp_address=Address(_HOST, self._tcp_port),
             http_address=Address(_HOST, self._http_port),
             quic_address=Address(_HOST, self._quic_port) if self._quic else None,
+            kafka_address=Address(_HOST, self._kafka_port) if self._kafka else None,
             tcp_tls=self._tls,
             http_tls=self._tls,
             segment_bytes=self._segment_bytes,
@@ -122,6 +131,8 @@ class LocalServer:
             self._tcp_port, self._http_port = running.tcp_address.port, running.http_address.port
             if running.quic_address is not None:
                 self._quic_port = running.quic_address.port
+            if running.kafka_address is not None:
+                self._kafka_port = running.kafka_address.port
             ready.set()
             await self._stopping.wait()
 

@@ -23,32 +23,23 @@ import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from headstream.errors import ClosedError, EnvironmentSetupError, InvalidInputError
-from headstream.testing import process_guard
-from headstream.testing.kafka_broker import find_free_ports
+from headstream.errors import EnvironmentSetupError, InvalidInputError
+from headstream.testing.temporary_server import HOST, TemporaryServer, find_free_ports
 
-_HOST: Final = "127.0.0.1"
 _NAME: Final = "headstream"
 """Of the superuser and of the database."""
 _PROGRAMS: Final = ("initdb", "postgres", "psql")
 _DEBIAN: Final = Path("/usr/lib/postgresql")
-_RETRIES: Final = 20
-_RETRIED: Final = ("Address already in use", "is still in use", "is starting up")
-"""Ends of a start that a later start does not have: another process took the port, or killed processes are still exiting."""
-_LOOK_SECONDS: Final = 0.05
 _DROP_ROOT: Final = (
     "import os,sys;u,g=map(int,sys.argv[1:3]);os.setgroups([]);os.setgid(g);os.setuid(u);os.execv(sys.argv[3],sys.argv[3:])"
 )
 """A program that runs the rest of its arguments as the user and group of the first two."""
 _DEFAULTS: Final = {
-    "listen_addresses": _HOST,
+    "listen_addresses": HOST,
     "unix_socket_directories": "",
     # A killed server loses nothing that the operating system has, so that its data need not reach the disk.
     "fsync": "off",
@@ -59,7 +50,7 @@ _DEFAULTS: Final = {
 }
 
 
-class PostgresServer:
+class PostgresServer(TemporaryServer):
     """A PostgreSQL server with one database, running from start() to stop() or within a `with` statement.
 
     Args:
@@ -69,93 +60,32 @@ class PostgresServer:
         start_seconds: Timeout of a start, seconds.
     """
 
+    _ending = "SIGQUIT"
+
     def __init__(
         self, directory: Path | str | None = None, *, settings: Mapping[str, str] | None = None, start_seconds: float = 60
     ) -> None:
+        super().__init__("PostgreSQL server", directory, start_seconds)
         self.user: Final = _NAME
         self.password: Final = secrets.token_hex(8)
-        self._parent = directory
         self._settings = {**_DEFAULTS, **(settings or {})}
-        self._start_seconds = start_seconds
-        self._home: Path | None = None
         self._port_number = 0
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def port(self) -> int:
         """Its port of the loopback address; ClosedError if it was not started."""
-        if self._home is None:
-            raise ClosedError("the PostgreSQL server is not running", advice="Call start(), or use it in a `with`")
+        self._home()
         return self._port_number
 
     @property
     def url(self) -> str:
         """`postgresql://user:password@host:port/database`."""
-        return f"postgresql://{self.user}:{self.password}@{_HOST}:{self.port}/{_NAME}"
+        return f"postgresql://{self.user}:{self.password}@{HOST}:{self.port}/{_NAME}"
 
     @property
     def jdbc_url(self) -> str:
         """`jdbc:postgresql://host:port/database`, without `user` and `password`."""
-        return f"jdbc:postgresql://{_HOST}:{self.port}/{_NAME}"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process is running."""
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> Self:
-        """Start the server and return it when it accepts connections; does nothing if it is running.
-
-        After kill() it continues with its data.
-
-        Raises:
-            EnvironmentSetupError: its programs are missing, or it did not start; the text has the end of its log.
-        """
-        if self.is_running:
-            return self
-        programs = find_postgresql()
-        is_new = self._home is None
-        try:
-            home = self._home or self._initialise(programs)
-            for attempt in range(_RETRIES):
-                try:
-                    self._launch(programs, home)
-                    break
-                except EnvironmentSetupError as error:
-                    self._end(b"keep")
-                    if attempt + 1 == _RETRIES or not any(text in str(error) for text in _RETRIED):
-                        raise
-                    if is_new:
-                        self._port_number = find_free_ports()[0]
-                    time.sleep(_LOOK_SECONDS)
-            if is_new:
-                self._run_psql(programs, "postgres", f"CREATE DATABASE {_NAME}")
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """End it at once and remove its data; does nothing if it is not running."""
-        home, self._home = self._home, None
-        self._end(b"")
-        if home is not None:
-            _remove_shared_memory(home)
-            shutil.rmtree(home, ignore_errors=True)
-
-    def kill(self) -> None:
-        """Kill all its processes (as kill -9 does), keep data and port for the next start(); ClosedError: not started."""
-        import psutil  # of headstream[server]
-
-        assert self.port
-        home = self._home
-        assert home is not None
-        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
-            server = psutil.Process(int(_pid_file(home).read_text().split("\n", 1)[0]))
-            server.suspend()  # it starts no further processes
-            for process in (*server.children(recursive=True), server):
-                process.kill()
-        self._end(b"keep")
+        return f"jdbc:postgresql://{HOST}:{self.port}/{_NAME}"
 
     def execute(self, sql: str) -> str:
         """Run statements and return their output: a line per row, columns separated by `|`. Each commits unless they say BEGIN.
@@ -164,71 +94,57 @@ class PostgresServer:
             InvalidInputError: a statement failed; the text has the server's reason.
             ClosedError: the server was not started.
         """
-        assert self.port
-        return self._run_psql(find_postgresql(), _NAME, sql)
+        self._home()
+        return self._run_psql(_NAME, sql)
 
-    def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log, at most `lines` lines."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._home is not None:
-                return "\n".join((self._home / "server.log").read_text(errors="replace").splitlines()[-lines:])
-        return ""
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def _initialise(self, programs: Path) -> Path:
-        """Make its directory with an empty cluster."""
-        self._home = home = Path(tempfile.mkdtemp(prefix="headstream-postgresql-", dir=self._parent))
+    def _prepare(self, directory: Path) -> None:
+        """Make an empty cluster."""
+        programs = find_postgresql()
         self._port_number = find_free_ports()[0]
-        (home / "password").write_text(self.password)
+        (directory / "password").write_text(self.password)
         owner = _unprivileged_user()
         if owner is not None:
-            for path in (home, home / "password"):
+            for path in (directory, directory / "password"):
                 os.chown(path, *owner)
-        command = [str(programs / "initdb"), "-D", str(home / "data"), "-U", self.user, f"--pwfile={home / 'password'}"]
+        command = [str(programs / "initdb"), "-D", str(directory / "data"), "-U", self.user, f"--pwfile={directory / 'password'}"]
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
         ran = subprocess.run(_as_owner([*command, *options]), capture_output=True, text=True, errors="replace", cwd="/")
         if ran.returncode != 0:
             raise EnvironmentSetupError(
-                f"PostgreSQL's cluster in {home} could not be made:\n{ran.stdout}{ran.stderr}",
+                f"PostgreSQL's cluster in {directory} could not be made:\n{ran.stdout}{ran.stderr}",
                 advice="Name a directory that the user of the server can reach, or none for that of temporary files",
             )
-        (home / "password").unlink()
-        return home
+        (directory / "password").unlink()
 
-    def _launch(self, programs: Path, home: Path) -> None:
+    def _command(self, directory: Path) -> list[str]:
         settings = [f"--{name}={value}" for name, value in {**self._settings, "port": str(self._port_number)}.items()]
-        command = _as_owner([str(programs / "postgres"), "-D", str(home / "data"), *settings])
-        guard = [sys.executable, "-I", str(process_guard.__file__), "--signal", "SIGQUIT", str(home)]
-        with (home / "server.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*guard, *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd="/",  # another user may be unable to reach the directory of this process
-                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
-            )
-        end = time.monotonic() + self._start_seconds
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                raise EnvironmentSetupError(f"PostgreSQL exited while starting:\n{self.log_tail()}")
-            with contextlib.suppress(InvalidInputError):
-                self._run_psql(programs, "postgres", "SELECT 1")
-                return
-            time.sleep(_LOOK_SECONDS)
-        raise EnvironmentSetupError(
-            f"PostgreSQL did not start in {self._start_seconds} seconds:\n{self.log_tail()}", advice="Increase start_seconds"
-        )
+        return _as_owner([str(find_postgresql() / "postgres"), "-D", str(directory / "data"), *settings])
 
-    def _run_psql(self, programs: Path, database: str, sql: str) -> str:
-        address = ["-h", _HOST, "-p", str(self._port_number), "-U", self.user, "-d", database]
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(InvalidInputError):
+            self._run_psql("postgres", "SELECT 1")
+            return True
+        return False
+
+    def _complete(self) -> None:
+        self._run_psql("postgres", f"CREATE DATABASE {_NAME}")
+
+    def _kill(self, directory: Path) -> None:
+        import psutil  # of headstream[server]
+
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+            server = psutil.Process(int(_pid_file(directory).read_text().split("\n", 1)[0]))
+            server.suspend()  # it starts no further processes
+            for process in (*server.children(recursive=True), server):
+                process.kill()
+
+    def _clean_up(self, directory: Path) -> None:
+        _remove_shared_memory(directory)
+
+    def _run_psql(self, database: str, sql: str) -> str:
+        address = ["-h", HOST, "-p", str(self._port_number), "-U", self.user, "-d", database]
         ran = subprocess.run(
-            [str(programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", *address],
+            [str(find_postgresql() / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", *address],
             input=sql,
             capture_output=True,
             text=True,
@@ -241,14 +157,9 @@ class PostgresServer:
         )
         if ran.returncode != 0:
             raise InvalidInputError(
-                f"PostgreSQL rejects the statement: {ran.stderr.strip()}", where=f"{_HOST}:{self._port_number}"
+                f"PostgreSQL rejects the statement: {ran.stderr.strip()}", where=f"{HOST}:{self._port_number}"
             )
         return ran.stdout
-
-    def _end(self, word: bytes) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process_guard.end(process, word)
 
 
 def find_postgresql() -> Path:

@@ -2,7 +2,7 @@
 
 Run by the interpreter of the client's own environment, so it knows nothing of this repository:
 
-    scenarios_today.py HOST:PORT SCENARIO STREAM
+    scenarios_today.py ADDRESS SCENARIO STREAM
 """
 
 import asyncio
@@ -13,7 +13,16 @@ from datetime import timedelta
 from typing import Any
 
 import apache_iggy
-from apache_iggy import Consumer, HeaderValue, IggyClient, Partitioning, PollingStrategy, SendMessage
+from apache_iggy import (
+    Consumer,
+    HeaderValue,
+    HttpConfig,
+    IggyClient,
+    Partitioning,
+    PollingStrategy,
+    SendMessage,
+    TcpConfig,
+)
 
 KINDS = {
     "raw": HeaderValue.Raw(b"\x00\xff"),
@@ -43,8 +52,18 @@ async def refused(call: Any) -> str:
     return "not refused"
 
 
+def make(address: str) -> IggyClient:
+    """Return a client of HOST:PORT, of http://HOST:PORT, or over TLS of HOST:PORT/FILE with the certificate of the authority."""
+    place, _, authority = address.partition("/")
+    if place == "http:":
+        return IggyClient(HttpConfig(api_url=address, retries=0))
+    if authority:
+        return IggyClient(TcpConfig(server_address=place, tls_enabled=True, tls_ca_file=f"/{authority}"))
+    return IggyClient(address)
+
+
 async def connect(address: str, user: str = "iggy", password: str = "iggy") -> IggyClient:
-    client = IggyClient(address)
+    client = make(address)
     await client.connect()
     await client.login_user(user, password)
     return client
@@ -117,7 +136,7 @@ async def administration(address: str, stream: str) -> Any:
         "missing": missing,
         "lists": [topics, streams, partitions],
         "has_stats": stats.total_memory > 0,
-        "options": len(await client.describe_options("topic")),
+        "options": [[each.key for each in await client.describe_options(scope)] for scope in ("topic", "stream", "user")],
     }
 
 
@@ -213,7 +232,7 @@ async def users(address: str, stream: str) -> Any:
     user = f"u-{stream}"[:50]
     rights = apache_iggy.Permissions(global_permissions=apache_iggy.GlobalPermissions(poll_messages=True, read_topics=True))
     made = await root.create_user(user, "secret", permissions=rights)
-    wrong = IggyClient(address)
+    wrong = make(address)
     await wrong.connect()
     errors = [await refused(wrong.login_user(user, "wrong")), await refused(wrong.get_streams())]
     await wrong.login_user(user, "secret")
@@ -227,7 +246,7 @@ async def users(address: str, stream: str) -> Any:
     await again.logout_user()
     errors.append(await refused(again.get_topics(stream)))
     await root.update_user(user, status=apache_iggy.UserStatus.Inactive)
-    late = IggyClient(address)
+    late = make(address)
     await late.connect()
     errors.append(await refused(late.login_user(user, "changed")))
     listed = [each.username for each in await root.get_users() if each.username == user]

@@ -122,12 +122,12 @@ def test_send_says_that_the_topic_is_gone_when_librdkafka_forgets_its_partitions
     log: hs.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It depends on moments which of two codes librdkafka reports for a deleted topic; here it is the rarer one."""
-    settle = _EnqueuedBatch.settle
+    settle = _EnqueuedBatch.record_outcome
 
     def forget(enqueued: _EnqueuedBatch, number: int, error: Any, record: Any) -> None:
         settle(enqueued, number, error and KafkaError(KafkaError._DESTROY), record)  # type: ignore[attr-defined,unused-ignore]
 
-    monkeypatch.setattr(_EnqueuedBatch, "settle", forget)
+    monkeypatch.setattr(_EnqueuedBatch, "record_outcome", forget)
     with log.producer("shop/orders", linger_ms=60_000) as producer:
         log.delete_topic("shop/orders")
         lost = producer.send(b"lost", partition=0)

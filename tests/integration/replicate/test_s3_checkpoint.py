@@ -19,7 +19,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
-from headstream.replicate.checkpoint.keeper import StoreKeeper
+from headstream.replicate.checkpoint.checkpoint_store import ObjectCheckpointStore
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
@@ -112,7 +112,7 @@ def test_the_first_driver_is_fenced_when_a_second_one_takes_the_checkpoint_over(
     second = make_work(tmp_path / "second", place)
     with pytest.raises(ReplicateError, match="another process has taken the checkpoint over") as refused:
         first.process(first.raw([change(2)]), 1)
-    assert second.keeper.driver in str(refused.value)  # type: ignore[attr-defined]
+    assert second.checkpoint_store.driver in str(refused.value)  # type: ignore[attr-defined]
     assert ids(second) == [1]
     second.process(first.raw([change(3)]), 1)
     with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
@@ -152,14 +152,14 @@ def test_the_first_driver_changes_no_table_when_it_is_fenced_within_a_unit(serve
     first.send(METADATA, change(1))
     raw = first.raw([change(2)])
     others: list[Work] = []
-    publish = first.keeper.publish
+    publish = first.checkpoint_store.publish
 
     def publish_late(below: Sequence[str]) -> None:
         if not others:
             others.append(make_work(tmp_path / "second", place))
         publish(below)
 
-    first.keeper.publish = publish_late  # type: ignore[method-assign]
+    first.checkpoint_store.publish = publish_late  # type: ignore[method-assign]
     with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
         first.process(raw, 1)
     (second,) = others
@@ -173,7 +173,7 @@ def test_the_first_driver_changes_no_table_when_it_is_fenced_within_a_unit(serve
 def test_a_driver_that_was_away_for_long_is_fenced_although_its_commits_were_deleted(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 2)
     place = server.place(tmp_path.name)
     first = make_work(tmp_path / "first", place)
     first.send(METADATA, change(1))
@@ -194,8 +194,8 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
     work = make_work(tmp_path / "work", place)
     later = make_table(schema_id="9" * 32, table="later")
     work.send(METADATA, change(1))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    work.keeper.save()
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
+    work.checkpoint_store.save()
     with read_pipelines([place / "checkpoint"], needs_right=True) as pipelines, serving(pipelines=pipelines) as http:
         http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("cdc/data"), 1, Limits.WIDE))
         payloads = (change(7), data_message(later, make_change(8)))
@@ -208,7 +208,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
         assert http.call("GET", path.format(0)).json["data"]["id"] == 7
         assert "unknown schema" in http.call("GET", path.format(1)).json["note"]
         work.send(metadata_message(later))
-        work.keeper.save()
+        work.checkpoint_store.save()
         wait_for(lambda: "data" in http.call("GET", path.format(1)).json)
     work.close()
 
@@ -216,7 +216,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
 def test_a_copy_has_the_same_files_after_many_commits_and_snapshots(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 4)
     monkeypatch.setattr("headstream.replicate.checkpoint.records.CHUNK_BYTES", 20_000)
     place = server.place(tmp_path.name)
     work = make_work(tmp_path, place)
@@ -225,7 +225,7 @@ def test_a_copy_has_the_same_files_after_many_commits_and_snapshots(
         deletion = change(number, operation="DELETE", change_sequence=f"{number + 5:035d}")
         parked = b"junk %d" % number + random.Random(number).randbytes(9_000)
         work.send(METADATA, change(number), deletion, parked)
-        work.keeper.save()
+        work.checkpoint_store.save()
         (reader if number < 3 else CheckpointReader(place / "checkpoint", tmp_path / f"{number}")).refresh()
     kept = files_of(work.config.state_directory)
     assert kept == files_of(tmp_path / "5")
@@ -233,9 +233,9 @@ def test_a_copy_has_the_same_files_after_many_commits_and_snapshots(
     assert any(name.startswith("tombstones/") and name.endswith(".parquet") for name in kept)
     keys = find_keys(place / "checkpoint")
     assert len([key for key in keys if key.startswith("snapshots/")]) == 2
-    before = work.ledger.parcels("dead")
+    before = work.ledger.parked_batches("dead")
     work.restart()
-    assert work.ledger.parcels("dead") == before
+    assert work.ledger.parked_batches("dead") == before
     assert work.dead_count() == 6
     assert ids(work, changes=True) == sorted([*range(6), *range(6)])
     for key in keys:
@@ -288,8 +288,8 @@ def test_status_parked_and_requests_work_on_the_uri_while_the_pipeline_runs(
     work.send(change(1))
     work.processor.sweep()
     work.send(METADATA, change(2))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    work.keeper.save()
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
+    work.checkpoint_store.save()
     status = run("status")
     assert (status["dead"], status["run"]["dead"]) == (1, 1)
     assert [row["messages"] for row in run("parked", "--dead")] == [1]
@@ -305,7 +305,7 @@ def test_status_parked_and_requests_work_on_the_uri_while_the_pipeline_runs(
     work.processor.sweep()
     assert ids(work) == [1, 2]
     assert not [key for key in find_keys(place / "checkpoint") if key.startswith("requests/")]
-    work.keeper.save()
+    work.checkpoint_store.save()
     assert run("status")["last_request"]["kind"] == "reload"
     work.close()
 
@@ -345,15 +345,15 @@ def test_a_commit_whose_answer_was_lost_is_found_and_the_next_one_follows_it(ser
     place = server.place(tmp_path.name, retry_us=0)
     directory = tmp_path / "copy"
     directory.mkdir()
-    keeper = StoreKeeper(place, directory)
-    keeper.open()
+    checkpoint_store = ObjectCheckpointStore(place, directory)
+    checkpoint_store.open()
     (directory / "a").write_text("one")
     server.break_down(lost=1, of="/commits/")
     with pytest.raises(StorageError, match="503"):
-        keeper.save(attempts=1)
+        checkpoint_store.save(attempts=1)
     (directory / "a").write_text("two")
     server.recover()
-    keeper.save(attempts=1)
+    checkpoint_store.save(attempts=1)
     CheckpointReader(place, tmp_path / "read").refresh()
     assert (tmp_path / "read" / "a").read_text() == "two"
     assert len([key for key in find_keys(place) if key.startswith("commits/")]) == 3
@@ -366,7 +366,7 @@ def test_work_waits_for_a_store_that_is_down_and_goes_on(
     work = make_work(tmp_path, place)
     work.send(METADATA, change(1))
     server.break_down(refused=1)
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper.time.sleep", lambda seconds: server.recover())
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store.time.sleep", lambda seconds: server.recover())
     work.send(change(2))
     assert "the checkpoint cannot be written, attempt 1 of 10" in caplog.text
     work.restart()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headstream.errors import ReplicateError, StorageError
+from headstream.replicate.checkpoint.checkpoint_store import LocalCheckpointStore, ObjectCheckpointStore
 from headstream.replicate.checkpoint.driver_lock import DriverLock
-from headstream.replicate.checkpoint.keeper import LocalKeeper, StoreKeeper
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.checkpoint.store_objects import CheckpointObjects
 from headstream.replicate.parked.remote_requests import ask_remotely
@@ -34,11 +34,11 @@ def place(running: S3Server, tmp_path: Path) -> Iterator[StorePlace]:
     running.recover()
 
 
-def open_keeper(place: StorePlace, directory: Path) -> StoreKeeper:
+def open_checkpoint_store(place: StorePlace, directory: Path) -> ObjectCheckpointStore:
     directory.mkdir()
-    keeper = StoreKeeper(place, directory)
-    keeper.open()
-    return keeper
+    checkpoint_store = ObjectCheckpointStore(place, directory)
+    checkpoint_store.open()
+    return checkpoint_store
 
 
 def make_work(directory: Path, place: StorePlace, **options: Any) -> Work:
@@ -46,9 +46,9 @@ def make_work(directory: Path, place: StorePlace, **options: Any) -> Work:
     return Work(directory, **(places | options))
 
 
-def save(keeper: StoreKeeper, number: int) -> None:
-    (keeper.directory / "counted").write_text(str(number))
-    keeper.save(attempts=1)
+def save(checkpoint_store: ObjectCheckpointStore, number: int) -> None:
+    (checkpoint_store.directory / "counted").write_text(str(number))
+    checkpoint_store.save(attempts=1)
 
 
 def files_below(directory: Path) -> dict[str, bytes]:
@@ -58,18 +58,18 @@ def files_below(directory: Path) -> dict[str, bytes]:
 def test_a_reader_that_has_rested_while_commits_were_deleted_reads_the_newest_state(
     place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 3)
-    keeper = open_keeper(place, tmp_path / "copy")
-    (keeper.directory / "old").write_text("removed later")
-    save(keeper, 0)
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 3)
+    checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
+    (checkpoint_store.directory / "old").write_text("removed later")
+    save(checkpoint_store, 0)
     reader = CheckpointReader(place, tmp_path / "read")
     reader.refresh()
-    (keeper.directory / "old").unlink()
+    (checkpoint_store.directory / "old").unlink()
     for number in range(1, 12):
-        save(keeper, number)
+        save(checkpoint_store, number)
     reader.refresh()
     assert files_below(tmp_path / "read") == {"counted": b"11"}
-    save(keeper, 12)
+    save(checkpoint_store, 12)
     reader.refresh()
     assert files_below(tmp_path / "read") == {"counted": b"12"}
 
@@ -78,9 +78,9 @@ def test_a_reader_that_has_rested_while_commits_were_deleted_reads_the_newest_st
 def test_a_run_begins_although_the_one_before_deletes_what_it_reads(
     place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 3)
     monkeypatch.setattr("headstream.replicate.checkpoint.records.CHUNK_BYTES", 2)
-    first = open_keeper(place, tmp_path / "first")
+    first = open_checkpoint_store(place, tmp_path / "first")
     for number in range(100, 105):
         save(first, number)
     method = {"snapshots": "_names", "commits": "_names", "chunks": "_chunk"}[after]
@@ -96,7 +96,7 @@ def test_a_run_begins_although_the_one_before_deletes_what_it_reads(
         return original(self, *arguments) if after == "chunks" else found
 
     monkeypatch.setattr(CheckpointObjects, method, read_late)
-    second = open_keeper(place, tmp_path / "second")
+    second = open_checkpoint_store(place, tmp_path / "second")
     assert slow
     assert len([key for key in find_keys(place) if key.startswith("drivers/")]) == 2, "a late take-over is withdrawn"
     assert (second.directory / "counted").read_text() == "119"
@@ -116,7 +116,7 @@ def test_messages_that_follow_a_torn_end_of_the_log_are_stored_whole(place: Stor
     assert torn
     for path in torn:
         path.write_bytes(path.read_bytes() + path.read_bytes()[:-7])  # a process was killed, or a disk is full
-    work.keeper.save()
+    work.checkpoint_store.save()
     work.close()
     work.options["checkpoint"] = place / "checkpoint"
     work.options |= {"checkpoint_from": tmp_path / "checkpoint"} if is_moved else {}
@@ -124,7 +124,7 @@ def test_messages_that_follow_a_torn_end_of_the_log_are_stored_whole(place: Stor
     work.options.pop("checkpoint_from", None)
     work.send(b"more junk")
     work.send(b"and more")
-    work.keeper.save()
+    work.checkpoint_store.save()
     work.restart()
     assert work.dead_count() == 3
     assert [row.num_rows for row in work.processor.parking.log.read("replicate/dead-letter", 0, 3)] == [3]
@@ -165,11 +165,11 @@ def test_a_move_that_ended_after_the_store_had_the_checkpoint_leaves_no_second_o
 
 def test_a_checkpoint_is_not_moved_while_a_run_has_it_and_not_used_by_one_made_before(place: StorePlace, tmp_path: Path) -> None:
     old = Work(tmp_path, tables=place / "tables", storage=place.storage)
-    old.keeper.begin()
+    old.checkpoint_store.begin()
     with pytest.raises(ReplicateError, match="runs with this checkpoint"):
         make_work(tmp_path / "new", place, checkpoint_from=tmp_path / "checkpoint")
     old.close()
-    made_before = LocalKeeper(tmp_path / "checkpoint")
+    made_before = LocalCheckpointStore(tmp_path / "checkpoint")
     make_work(tmp_path / "new", place, checkpoint_from=tmp_path / "checkpoint").close()
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://"):
         made_before.begin()
@@ -180,12 +180,12 @@ def test_a_checkpoint_is_not_moved_while_a_run_has_it_and_not_used_by_one_made_b
 def test_a_commit_that_the_store_rejects_without_having_one_is_tried_again(
     place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = open_keeper(place, tmp_path / "copy")
+    checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
     with monkeypatch.context() as patch:
         patch.setattr(StoreFiles, "create", lambda *_: False)  # S3: 409, another request for the object is not finished
         with pytest.raises(StorageError, match="has none there"):
-            save(keeper, 1)
-    save(keeper, 2)
+            save(checkpoint_store, 1)
+    save(checkpoint_store, 2)
     CheckpointReader(place, tmp_path / "read").refresh()
     assert (tmp_path / "read" / "counted").read_text() == "2"
 
@@ -193,27 +193,27 @@ def test_a_commit_that_the_store_rejects_without_having_one_is_tried_again(
 def test_a_snapshot_whose_answer_was_lost_keeps_its_chunks_when_the_next_attempt_is_killed(
     running: S3Server, place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 2)
     monkeypatch.setattr("headstream.replicate.checkpoint.records.CHUNK_BYTES", 50)
-    keeper = open_keeper(place, tmp_path / "copy")
-    spark = keeper.directory / "spark" / "offsets"
+    checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
+    spark = checkpoint_store.directory / "spark" / "offsets"
     spark.mkdir(parents=True)
     for number in range(9):
         (spark / str(number)).write_text(f"offset {number} " * 9)
     running.break_down(lost=1, of="/snapshots/")
     with pytest.raises(StorageError, match="503"):
-        save(keeper, 1)
+        save(checkpoint_store, 1)
     running.recover()
-    everything = keeper._files.everything
+    everything = checkpoint_store._files.everything
 
     def purge_and_list() -> Any:
         (spark / "0").unlink(missing_ok=True)  # Spark does, at any time
         return everything()
 
-    monkeypatch.setattr(keeper._files, "everything", purge_and_list)
+    monkeypatch.setattr(checkpoint_store._files, "everything", purge_and_list)
     with monkeypatch.context() as patch, suppress(CrashError):  # it would leave the first record with the second's chunks
         patch.setattr(CheckpointObjects, "write_snapshot", fail_with(CrashError()))
-        save(keeper, 1)
+        save(checkpoint_store, 1)
     CheckpointReader(place, tmp_path / "read").refresh()
     assert (tmp_path / "read" / "counted").read_text() == "1"
 
@@ -221,12 +221,12 @@ def test_a_snapshot_whose_answer_was_lost_keeps_its_chunks_when_the_next_attempt
 def test_a_snapshot_is_tried_again_when_spark_deletes_a_file_that_it_reads(
     place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 2)
-    keeper = open_keeper(place, tmp_path / "copy")
-    (keeper.directory / "spark" / "commits").mkdir(parents=True)
-    purged = keeper.directory / "spark" / "commits" / "0"
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._SNAPSHOT_EVERY", 2)
+    checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
+    (checkpoint_store.directory / "spark" / "commits").mkdir(parents=True)
+    purged = checkpoint_store.directory / "spark" / "commits" / "0"
     purged.write_text("v1")
-    files = keeper._files
+    files = checkpoint_store._files
     everything = files.everything
 
     def list_and_purge() -> Any:
@@ -235,10 +235,10 @@ def test_a_snapshot_is_tried_again_when_spark_deletes_a_file_that_it_reads(
         return found
 
     monkeypatch.setattr(files, "everything", list_and_purge)
-    (keeper.directory / "counted").write_text("1")
-    monkeypatch.setattr("headstream.replicate.checkpoint.keeper._WAIT_S", 0)
-    keeper.save(attempts=2)
-    save(keeper, 2)
+    (checkpoint_store.directory / "counted").write_text("1")
+    monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store._WAIT_S", 0)
+    checkpoint_store.save(attempts=2)
+    save(checkpoint_store, 2)
     CheckpointReader(place, tmp_path / "read").refresh()
     assert files_below(tmp_path / "read") == {"counted": b"2"}
 

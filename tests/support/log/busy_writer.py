@@ -48,7 +48,7 @@ def make_topics(log: hs.Client) -> None:
     log.create_stream("tmp")
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())  # in one piece, whatever the other threads say
 
 
@@ -61,7 +61,7 @@ def send_orders(log: hs.Client, begin: int, partition: int) -> None:
                 producer.send(b"s%d" % number + b"." * chance.choice([1, 100, 1000]), partition=partition)
                 number += 1
             producer.flush()
-            say("sent", partition, number - 1)
+            report("sent", partition, number - 1)
 
 
 def commit_epochs(log: hs.Client, begin: int, root: str) -> None:
@@ -69,7 +69,7 @@ def commit_epochs(log: hs.Client, begin: int, root: str) -> None:
         rows = {(ORDERS, partition): [b"e%d" % epoch] for partition in (1, 2)}
         part = stage(Path(root), "job", epoch, "0", rows)
         commit_staged(root, manifest_of("job", epoch, part, identity=log.identity or ""), 20)
-        say("staged", epoch)
+        report("staged", epoch)
 
 
 def send_once(log: hs.Client, begin: int) -> None:
@@ -78,7 +78,7 @@ def send_once(log: hs.Client, begin: int) -> None:
             for again in (*range(number, max(1, number - 3), -2), number):
                 producer.send(b"%d" % again, id=again)
             producer.flush()
-            say("once", number)
+            report("once", number)
             time.sleep(0.001)
 
 
@@ -87,7 +87,7 @@ def send_keyed(log: hs.Client, begin: int) -> None:
         for number in itertools.count(begin):
             producer.send(b"%d" % number + b"." * 300, key=b"%d" % (number % KEYS))
             producer.flush()
-            say("keyed", number)
+            report("keyed", number)
 
 
 def send_short(log: hs.Client, begin: int) -> None:
@@ -95,7 +95,7 @@ def send_short(log: hs.Client, begin: int) -> None:
         for number in itertools.count(begin):
             producer.send(b"%d" % number + b"." * 900)
             producer.flush()
-            say("short", number)
+            report("short", number)
 
 
 def set_states(log: hs.Client, begin: int, offset: int) -> None:
@@ -103,7 +103,7 @@ def set_states(log: hs.Client, begin: int, offset: int) -> None:
         while log.topic(ORDERS).partitions[0].end_offset <= offset:
             time.sleep(0.002)
         log.set_state(ORDERS, 1, offset, "poisoned", reason=str(number))
-        say("state", offset, number)
+        report("state", offset, number)
         offset += 1
 
 
@@ -113,21 +113,21 @@ def consume(log: hs.Client) -> None:
             found = consumer.poll(20, timeout_ms=100)
             consumer.commit()
             if found:
-                say("committed", found[-1].partition, (found[-1].offset or 0) + 1)
+                report("committed", found[-1].partition, (found[-1].offset or 0) + 1)
 
 
 def administer(log: hs.Client, begin: int) -> None:
     for number in itertools.count(begin):
         name = f"tmp/t{number}"
         log.create_topic(name, partitions=2)
-        say("made", number)
+        report("made", number)
         with log.producer(name, linger_ms=0) as producer:
             producer.send(b"x", partition=1)
-        say("filled", number)
+        report("filled", number)
         log.purge_topic(name)
-        say("purged", number)
+        report("purged", number)
         log.delete_topic(name)
-        say("gone", number)
+        report("gone", number)
 
 
 def die_loudly(arguments: threading.ExceptHookArgs) -> None:

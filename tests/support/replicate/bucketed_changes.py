@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from headstream.replicate.apply.on_executors.change_rows import ChangeRows
 from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, KeyStatistics, join_key_statistics
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
+from headstream.replicate.columns.change_statistics import ChangeStatistics
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
-from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decoded import DECODED_SCHEMA, Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
@@ -141,8 +141,8 @@ class BucketedChanges(SparkChanges):
         self.blobs.merged.append("fold")
         return Merged(task, *_by_bucket(_split(task, self.blobs.read(self.schema_ids)), {}, fold))
 
-    def survey(self, task: KeyedTask) -> Survey:
-        return join_surveys([_sent(_sent(task).survey(blob)) for blob in self.blobs.read(self.schema_ids)])
+    def key_statistics(self, task: KeyedTask) -> KeyStatistics:
+        return join_key_statistics([_sent(_sent(task).key_statistics(blob)) for blob in self.blobs.read(self.schema_ids)])
 
     def join(self, task: KeyedTask, stored: Any) -> Any:
         def join(bucket: pa.Table, rows: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:
@@ -190,7 +190,7 @@ class Bucketed(Work):
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         parts = [self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches(_BLOB_ROWS)]
-        rows = pa.Table.from_batches([part.to_batch(with_traits=True) for part in parts], DECODED_SCHEMA)
+        rows = pa.Table.from_batches([part.to_batch(with_statistics=True) for part in parts], DECODED_SCHEMA)
         self.blobs = Blobs()
         for part in parts:
             for schema_id, batches in part.changes.items():
@@ -202,9 +202,9 @@ class Bucketed(Work):
             self.merged += self.blobs.merged
             self.rows_in_driver += self.blobs.fetched_rows
 
-    def _open(self, schema_id: str, traits: ChangeTraits) -> BucketedChanges:
+    def _open(self, schema_id: str, statistics: ChangeStatistics) -> BucketedChanges:
         batch: Any = self.blobs
-        return BucketedChanges(batch, (schema_id,), traits)
+        return BucketedChanges(batch, (schema_id,), statistics)
 
 
 class BucketedWork(Bucketed, HistoryWork):

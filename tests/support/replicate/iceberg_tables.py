@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.types import StringType
+from pyiceberg.types import BinaryType, StringType
 
 from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.iceberg.mirror import TableMirror
@@ -44,8 +44,8 @@ def delta_rows(path: Place, version: int | None = None) -> list[tuple[Any, ...]]
 def iceberg_rows(table: Table, snapshot_id: int | None = None) -> list[tuple[Any, ...]]:
     """Return the same of an Iceberg table, as pyiceberg reads them."""
     scan = table.scan(snapshot_id=snapshot_id)
-    # deltalake writes text as string views, which pyarrow cannot take rows of: read as dictionaries, they are ordinary text.
-    texts = tuple(field.name for field in scan.projection().fields if isinstance(field.field_type, StringType))
+    # deltalake writes text and bytes as views, which pyarrow cannot take rows of: read as dictionaries, they are ordinary.
+    texts = tuple(each.name for each in scan.projection().fields if isinstance(each.field_type, (BinaryType, StringType)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pyiceberg's own dependencies
         return _listed(list(scan.to_arrow_batch_reader(dictionary_columns=texts)))

@@ -45,11 +45,11 @@ from tests.support.replicate.load_tables import (
     LoadedTable,
     LogMessage,
     Row,
-    Traits,
+    Scenario,
     make_table,
 )
 
-__all__ = ["LOAD_GAP_US", "Fact", "History", "Key", "LogMessage", "Row", "Traits", "draw_history"]
+__all__ = ["LOAD_GAP_US", "Fact", "History", "Key", "LogMessage", "Row", "Scenario", "draw_history"]
 
 
 def draw_history(seed: int, **given: Any) -> History:
@@ -57,36 +57,36 @@ def draw_history(seed: int, **given: Any) -> History:
 
     Args:
         seed: Any.
-        given: Traits that are not to be drawn.
+        given: Scenario that are not to be drawn.
     """
     random, forms, ends = Random(seed), Random(f"forms of {seed}"), Random(f"ends of {seed}")
-    traits = Traits.draw(random, forms, ends, **given)
-    source = _Source(random, forms, ends, traits)
+    scenario = Scenario.draw(random, forms, ends, **given)
+    source = _Source(random, forms, ends, scenario)
     source.live()
     tables = source.tables.values()
     for table in tables:
-        if traits.repeats or table in source.abandoned:
+        if scenario.repeats or table in source.abandoned:
             table.rows = expected_rows(source.facts, table.name)
     return History(
         seed,
-        traits,
+        scenario,
         source.partitions(),
         {table.name: table.rows for table in tables},
         {table.name: table.columns for table in tables},
         {table.name: table.keys for table in tables},
-        registry_schemas(tables) if traits.registry else {},
+        registry_schemas(tables) if scenario.registry else {},
     )
 
 
 class _Source:
     """The source, its capture and the log."""
 
-    def __init__(self, random: Random, forms: Random, ends: Random, traits: Traits) -> None:
-        self.random, self.forms, self.ends, self.traits = random, forms, ends, traits
+    def __init__(self, random: Random, forms: Random, ends: Random, scenario: Scenario) -> None:
+        self.random, self.forms, self.ends, self.scenario = random, forms, ends, scenario
         self.abandoned: list[LoadedTable] = []
-        shapes = [T_COLUMNS, random.choice(T_LATER)] if traits.evolves else [T_COLUMNS]
+        shapes = [T_COLUMNS, random.choice(T_LATER)] if scenario.evolves else [T_COLUMNS]
         made = [make_table(random, "t", shapes), make_table(random, "u", [U_COLUMNS])]
-        made += [make_table(random, "n", [N_COLUMNS])] if traits.keyless else []
+        made += [make_table(random, "n", [N_COLUMNS])] if scenario.keyless else []
         self.tables = {table.name: table for table in made}
         self._log: list[LogMessage] = []
         self._now_us = START_US
@@ -100,7 +100,7 @@ class _Source:
 
     def partitions(self) -> list[list[LogMessage]]:
         """The log by partition, with offsets."""
-        parts: list[list[LogMessage]] = [[] for _ in range(self.traits.partitions)]
+        parts: list[list[LogMessage]] = [[] for _ in range(self.scenario.partitions)]
         for message in sorted(self._log, key=lambda message: message.logged_us):
             message.offset = len(parts[message.partition])
             parts[message.partition].append(message)
@@ -115,38 +115,38 @@ class _Source:
             for _ in range(random.randint(1, MOST_KEYS - 1)):
                 self._insert(table)
             self._load(table)
-        alter_at = random.randint(0, self.traits.steps) if self.traits.evolves else -1
-        for step in range(self.traits.steps):
+        alter_at = random.randint(0, self.scenario.steps) if self.scenario.evolves else -1
+        for step in range(self.scenario.steps):
             if step == alter_at:
                 self._alter(self.tables["t"])
             if random.random() < 0.6:
                 self._load(random.choice(list(self.tables.values())))
             else:
                 self._changes(random.randint(1, 6))
-        if alter_at == self.traits.steps:
+        if alter_at == self.scenario.steps:
             self._alter(self.tables["t"])
-        if self.traits.abandoned:
+        if self.scenario.abandoned:
             self._abandon()
         self._rest()
         for table in self.tables.values():  # says of each that its last load is over
             if table not in self.abandoned or not table.keys or self.ends.random() < 0.5:
                 self._transact([partial(self._insert, table)])
-        if self.traits.repeats:
-            self._log += repeated(self._log, self.ends, self.traits.partitions)
+        if self.scenario.repeats:
+            self._log += repeated(self._log, self.ends, self.scenario.partitions)
 
     def _rest(self) -> None:
         """Let everything that is under way reach the log, and then be quiet for longer than the gap."""
-        waits_for_all = not self.traits.overtaken
+        waits_for_all = not self.scenario.overtaken
         latest = max((message.logged_us for message in self._log if waits_for_all or message.fact is not None), default=0)
         self._now_us = max(self._now_us, latest) + 3 * LOAD_GAP_US
 
     def _publish(self, table: LoadedTable) -> None:
-        if self.traits.registry:  # which has the schemas
+        if self.scenario.registry:  # which has the schemas
             return
-        delays = [0, 0, 2, 6, 15, 40] if self.traits.late_metadata else [0]
+        delays = [0, 0, 2, 6, 15, 40] if self.scenario.late_metadata else [0]
         at = self._now_us + self.random.choice(delays) * LOAD_GAP_US
         value = metadata_message(table.metadata, form=table.form)
-        partition = self.random.randrange(self.traits.partitions)
+        partition = self.random.randrange(self.scenario.partitions)
         self._log.append(LogMessage(partition, at, value, None, describes=(table.name, table.columns)))
 
     def _alter(self, table: LoadedTable) -> None:
@@ -194,7 +194,7 @@ class _Source:
 
     def _move(self, table: LoadedTable) -> list[_Draft]:
         free = table.free_keys() if table.keys else []
-        if self.traits.key_changes == "none" or not table.rows or not free:
+        if self.scenario.key_changes == "none" or not table.rows or not free:
             return self._update(table)
         return [self._moved(table, self.random.choice(list(table.rows)), self.random.choice(free))]
 
@@ -208,7 +208,7 @@ class _Source:
 
     def _shift(self, table: LoadedTable) -> list[_Draft]:
         """Give every row the next key, or swap two: in one transaction, so that a key is left after it was taken."""
-        if not self.traits.shifts or self.traits.key_changes == "none" or len(table.rows) < 2 or not table.keys:
+        if not self.scenario.shifts or self.scenario.key_changes == "none" or len(table.rows) < 2 or not table.keys:
             return self._move(table)
         numbers = {table.key_at(number): number for number in range(2 * MOST_KEYS)}
         keys = sorted(table.rows, key=numbers.__getitem__)
@@ -237,10 +237,10 @@ class _Source:
 
     def _load(self, table: LoadedTable) -> None:
         """Load a table again, once everything captured of it has reached the log."""
-        random, traits = self.random, self.traits
+        random, scenario = self.random, self.scenario
         self._rest()
         self._changes(random.randint(0, 3), without=table)
-        if traits.unseen:
+        if scenario.unseen:
             self._change_unseen(table)
         if not table.rows:
             self._put(table, table.free_keys()[0])
@@ -254,12 +254,12 @@ class _Source:
         for keys in rounds:
             for key in random.sample(keys, random.randint(1, len(keys)) if given_up else len(keys)):
                 self._now_us += random.randint(1, LOAD_GAP_US // MS_US // 10) * MS_US
-                row = table.rows.get(key) if traits.fuzzy and table.keys else snapshot[key]
+                row = table.rows.get(key) if scenario.fuzzy and table.keys else snapshot[key]
                 if row is not None:
                     self._append(_Draft(table, "REFRESH", None, row, key, None), delay=False)
                 if random.random() < 0.2:
                     self._changes(1, without=table if given_up and not table.keys else None)
-        if not traits.ties:
+        if not scenario.ties:
             self._now_us += MS_US
         self._transact([partial(self._insert, table)])
         if given_up:
@@ -308,7 +308,7 @@ class _Source:
         self._now_us += MS_US
 
     def _append(self, draft: _Draft, sequence: str = "", event: int = 0, *, last: bool = False, delay: bool = True) -> None:
-        random, traits, table = self.random, self.traits, draft.table
+        random, scenario, table = self.random, self.scenario, draft.table
         present = self._present(draft)
         change = self._spell(draft, present, sequence, event, last)
         logged_us = self._now_us + (random.choice([0, 0, 1, 20, 60]) * MS_US if delay else 0)
@@ -331,20 +331,20 @@ class _Source:
             draft.operation == "UPDATE" and draft.before == draft.after and not is_flat,
         )
         self._log.append(LogMessage(self._route(draft), logged_us, encoded, fact, message_key))
-        if traits.resends and sequence and random.random() < 0.2:
+        if scenario.resends and sequence and random.random() < 0.2:
             again_us = logged_us + random.choice([1, 30, 900, 4000]) * MS_US
             again = fact._replace(logged_us=again_us)
             self._log.append(LogMessage(self._route(draft), again_us, encoded, again, message_key))
 
     def _route(self, draft: _Draft) -> int:
-        by = {"key": str(draft.key), "table": draft.table.name, "random": str(self.random.random())}[self.traits.routing]
-        return int.from_bytes(hashlib.md5(by.encode(), usedforsecurity=False).digest()[:4], "big") % self.traits.partitions
+        by = {"key": str(draft.key), "table": draft.table.name, "random": str(self.random.random())}[self.scenario.routing]
+        return int.from_bytes(hashlib.md5(by.encode(), usedforsecurity=False).digest()[:4], "big") % self.scenario.partitions
 
     def _present(self, draft: _Draft) -> list[str]:
         """The columns that a message carries."""
         columns = draft.table.columns
-        partial = self.traits.partial and draft.operation == "UPDATE"
-        partial = partial and (draft.old is None or self.traits.key_changes == "partial")
+        partial = self.scenario.partial and draft.operation == "UPDATE"
+        partial = partial and (draft.old is None or self.scenario.key_changes == "partial")
         if not partial or draft.before is None or draft.after is None:
             return list(columns)
         changed = {name for name in columns if draft.before[name] != draft.after[name]} | set(draft.table.keys)
@@ -380,11 +380,11 @@ class _Source:
 
     def _encode(self, table: LoadedTable, change: Change, row: Row) -> tuple[bytes, bytes | None, bool]:
         """Return a message's value and key, in one of the forms that the history has, and whether it is the flat one."""
-        if self.traits.registry:
+        if self.scenario.registry:
             return *framed_message(table, change, row), False
-        if self.traits.bare_json and table.name == "t" and self.random.random() >= 0.5:
+        if self.scenario.bare_json and table.name == "t" and self.random.random() >= 0.5:
             return bare_message(change), None, False
-        if self.traits.flat and self.forms.random() < 0.5:
+        if self.scenario.flat and self.forms.random() < 0.5:
             return flat_message(table, change, self.forms), None, True
         return data_message(table.metadata, change, form=table.form), None, False
 

@@ -25,7 +25,7 @@ __all__ = [
     "LoadedTable",
     "LogMessage",
     "Row",
-    "Traits",
+    "Scenario",
     "make_table",
 ]
 
@@ -40,7 +40,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class Scenario:
     """What a history has in it; drawn by the seed where it is not given.
 
     Args:
@@ -87,8 +87,8 @@ class Traits:
     steps: int
 
     @classmethod
-    def draw(cls, random: Random, forms: Random, ends: Random, **given: Any) -> Traits:
-        """Return traits, those that are not given drawn.
+    def draw(cls, random: Random, forms: Random, ends: Random, **given: Any) -> Scenario:
+        """Return a scenario whose other fields are drawn.
 
         The forms of messages by `forms`, last loads that never end and repeats by `ends`, all else by `random`.
         """
@@ -162,7 +162,7 @@ class History:
 
     Args:
         seed: That it was drawn by.
-        traits: What it has in it.
+        scenario: What the history contains.
         partitions: Messages by partition, each in the order of its offsets.
         rows: Table -> its rows at the end, by key; of `n` by a number. Of abandoned loads and repeats as the model tells them.
         columns: Table -> its columns at the end.
@@ -171,7 +171,7 @@ class History:
     """
 
     seed: int
-    traits: Traits
+    scenario: Scenario
     partitions: list[list[LogMessage]]
     rows: dict[str, dict[Key, Row]]
     columns: dict[str, tuple[str, ...]]

@@ -13,15 +13,15 @@ from deltalake import QueryBuilder
 
 from headstream.connect import connect
 from headstream.replicate.columns.raw import RAW_SCHEMA
-from headstream.replicate.decoding.decode import Decoder, open_zone
+from headstream.replicate.decoding.decode import Decoder, open_schema_store
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
-from headstream.replicate.run.pipeline import open_keeper
+from headstream.replicate.run.pipeline import open_checkpoint_store
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.merge_settings import MergeStrategy
@@ -57,21 +57,30 @@ class Work:
     def open(self) -> None:
         places = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
         config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(places | self.options))
-        self.keeper, self.config = open_keeper(config, lambda: self.now_us)
+        self.checkpoint_store, self.config = open_checkpoint_store(config, lambda: self.now_us)
         decoding = DecodeOptions.of(self.config)
-        self.zone = open_zone(self.config.zone_directory, decoding, self.config.zone_place)
-        self.decoder = Decoder(self.zone, decoding)
+        self.schema_store = open_schema_store(self.config.schemas_directory, decoding, self.config.schemas_place)
+        self.decoder = Decoder(self.schema_store, decoding)
         self.ledger = Ledger(self.config.state_directory / "ledger.sqlite")
         self.summary = Summary()
-        tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id, self.keeper)
-        own = (self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us, self.keeper)
-        self.parts = Parts(*own)
-        self.processor = Processor(self.parts)
+        tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id, self.checkpoint_store)
+        own = (
+            self.config,
+            self.schema_store,
+            self.decoder,
+            self.ledger,
+            tables,
+            self.summary,
+            lambda: self.now_us,
+            self.checkpoint_store,
+        )
+        self.context = PipelineContext(*own)
+        self.processor = Processor(self.context)
 
     def close(self) -> None:
         self.processor.close()
         self.ledger.close()
-        self.keeper.close()
+        self.checkpoint_store.close()
 
     def restart(self) -> None:
         self.close()
@@ -107,7 +116,7 @@ class Work:
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = self._decode(raw)
-        if self.processor.learn(decoded).shares_ids:
+        if self.processor.store_schemas(decoded).shares_ids:
             decoded = self._decode(raw)
         self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
 
@@ -126,8 +135,8 @@ class Work:
     def count_waiting(self) -> Counter[tuple[str, Table | None]]:
         """What messages wait for, and their table -> how many."""
         found = Counter[tuple[str, Table | None]]()
-        for parcel in self.ledger.parcels("parked", "delayed", "called", "releasing"):
-            found[parcel.cause, parcel.table] += parcel.count
+        for parked_batch in self.ledger.parked_batches("parked", "delayed", "called", "releasing"):
+            found[parked_batch.cause, parked_batch.table] += parked_batch.count
         return found
 
     def dead_count(self) -> int:

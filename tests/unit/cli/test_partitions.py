@@ -115,10 +115,10 @@ def test_the_story_of_a_message_has_its_state_and_what_each_group_did(url: str) 
                 else:
                     consumer.retry(message, reason=ValueError("no"))
         log.set_state("shop/orders", 2, 0, "poisoned", reason="not JSON", by="ops")
-    story = run(url, "partition", "states", "shop/orders", "--partition", "2", "--offset", "0")
-    jsonschema.validate(story, {"$ref": "#/$defs/message_states", "$defs": SCHEMAS})
-    assert (story["state"], story["reason"], story["by"]) == ("poisoned", "not JSON", "ops")
-    audit, billing = story["groups"]
+    history = run(url, "partition", "states", "shop/orders", "--partition", "2", "--offset", "0")
+    jsonschema.validate(history, {"$ref": "#/$defs/message_states", "$defs": SCHEMAS})
+    assert (history["state"], history["reason"], history["by"]) == ("poisoned", "not JSON", "ops")
+    audit, billing = history["groups"]
     assert (audit["group"], audit["status"], audit["failures"], audit["attempts"][0]["error"]) == (
         *("audit", "delayed", 1),
         "ValueError: no",

@@ -159,12 +159,12 @@ def test_wait_ends_when_the_partition_is_dropped(tmp_path: Path) -> None:
     topic = make_topic(log)
     log.append(topic, 1, batch(b"x"), 1, SEED)
     looked = threading.Event()
-    rung: list[Collection[str]] = []
+    notified: list[Collection[str]] = []
 
     def is_there(directories: Collection[str]) -> bool:
         looked.set()
-        rung.append(set(directories))
-        return len(rung) > 1
+        notified.append(set(directories))
+        return len(notified) > 1
 
     directory = log.partition_directory(topic, 1)
     thread = threading.Thread(target=log.wait, args=([directory], is_there, 30, time.monotonic))
@@ -172,7 +172,7 @@ def test_wait_ends_when_the_partition_is_dropped(tmp_path: Path) -> None:
     assert looked.wait(10)
     delete_topic(log, topic)
     thread.join(10)
-    assert rung == [{directory}, {directory}]
+    assert notified == [{directory}, {directory}]
     close_log(log)
 
 

@@ -40,7 +40,7 @@ class Passwords:
         self._lock = threading.Lock()
         self._matched: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # hash -> HMAC of its password, valid until
         # Matches no password; checking it takes as long as a real hash of these rounds.
-        self._nobodys = f"$2b${rounds:02d}${'.' * 53}"
+        self._dummy_hash = f"$2b${rounds:02d}${'.' * 53}"
 
     def hash(self, password: str) -> str:
         """Return a password's hash."""
@@ -60,7 +60,7 @@ class Passwords:
         tag = hmac.digest(self._key, digest, "sha256")
         if kept is not None and self._is_matched(kept, tag):
             return True
-        is_right = bcrypt.checkpw(digest, (kept or self._nobodys).encode()) and kept is not None
+        is_right = bcrypt.checkpw(digest, (kept or self._dummy_hash).encode()) and kept is not None
         if is_right and kept is not None:
             self._note_match(kept, tag)
         return is_right

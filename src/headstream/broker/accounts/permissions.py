@@ -52,13 +52,13 @@ class Rights:
     Streams and topics are given by id, as in the permissions.
     """
 
-    __slots__ = ("_everywhere", "_knows_everything", "_streams", "_topics", "_user_id")
+    __slots__ = ("_everywhere", "_sees_everything", "_streams", "_topics", "_user_id")
 
     def __init__(self, user_id: int, permissions: Permissions | None) -> None:
         given = Permissions() if permissions is None else permissions
         self._user_id = user_id
         self._everywhere = _allowed(given.everywhere, {what: row.everywhere for what, row in _TABLE.items()})
-        self._knows_everything = bool(self._everywhere - _NOT_OF_STREAMS)
+        self._sees_everything = bool(self._everywhere - _NOT_OF_STREAMS)
         of_stream = {what: row.stream for what, row in _TABLE.items()}
         of_topic = {what: row.topic for what, row in _TABLE.items()}
         self._streams = {stream: _allowed(rights, of_stream) for stream, rights in given.streams.items()}
@@ -136,9 +136,9 @@ class Rights:
         if not any("poll" in rights for rights in (*self._streams.values(), *self._topics.values())):
             self._check("poll")
 
-    def knows_of(self, stream: int = 0) -> bool:
+    def may_see(self, stream: int = 0) -> bool:
         """Return whether this user may read the topics of a stream (0: the streams), which requires any right to all of them."""
-        return self._knows_everything or bool(self._streams.get(stream))
+        return self._sees_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:
         """Return the error (41) for a user without any right to a stream or topic, existing or not."""
@@ -155,7 +155,7 @@ class Rights:
             or what in self._topics.get((stream, topic), _NOTHING)
         ):
             return
-        if stream and not (self.knows_of(stream) or self._topics.get((stream, topic))):
+        if stream and not (self.may_see(stream) or self._topics.get((stream, topic))):
             raise self.unknown()
         needed = _TABLE[what]
         levels = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))

@@ -52,7 +52,7 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
     failing = tuple(OpenDelivery.of(each) for each in found.failing)
     pending = tuple(OffsetRange(*each) for each in found.pending)
     counts = found.now_us, found.poisoned_count
-    return OpenDeliveries(found.base, found.frontier, *counts, pending, failing, found.paused_us)
+    return OpenDeliveries(found.base, found.begun_until, *counts, pending, failing, found.paused_us)
 
 
 def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> SettledDeliveries:
@@ -76,7 +76,9 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         command.succeeded,
         pause_rule_of(command),
     )
-    settled = server.broker.deliveries.settle(target.topic.name, name, command.partition, request, user_id=session.user_id)
+    settled = server.broker.deliveries.settle_deliveries(
+        target.topic.name, name, command.partition, request, user_id=session.user_id
+    )
     return SettledDeliveries(*settled)
 
 

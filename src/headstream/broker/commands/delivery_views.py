@@ -1,4 +1,4 @@
-"""What people see of the unfinished messages of groups; the rights are those of polls."""
+"""Views of the unfinished messages of groups; they need the right to poll."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> 
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
-    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="surveys"),
+    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="scans"),
     GetDelivery: CommandRow(get_delivery, is_slow=True),
 }

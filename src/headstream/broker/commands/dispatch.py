@@ -80,7 +80,7 @@ _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
 """Returns a command's reply, or raises HeadstreamError."""
 
-Threads: TypeAlias = Literal["work", "surveys", "passwords"]
+Threads: TypeAlias = Literal["work", "scans", "passwords"]
 """The groups of a server's worker threads."""
 
 
@@ -184,7 +184,7 @@ class Dispatcher:
             named = getattr(command, "stream", None)
             stream = 0 if named is None else self.lookup.stream(named).id
         rights = self.rights(session)
-        return error if rights.knows_of(stream) else rights.unknown()
+        return error if rights.may_see(stream) else rights.unknown()
 
     def most_polled_bytes(self, session: Session) -> int:
         """Return the approximate maximum bytes of one poll's reply to a session."""

@@ -260,7 +260,7 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     LeaveGroup: CommandRow(leave_group),
     SyncGroup: CommandRow(sync_group),
     GetGroupLag: CommandRow(get_group_lag, is_slow=True),
-    ListGroupLags: CommandRow(list_group_lags, is_slow=True, threads="surveys"),
+    ListGroupLags: CommandRow(list_group_lags, is_slow=True, threads="scans"),
     SeekGroup: CommandRow(seek_group, is_slow=True),
     EnterGroup: CommandRow(enter_group),
     ExitGroup: CommandRow(exit_group),

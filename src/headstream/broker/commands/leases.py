@@ -53,7 +53,7 @@ def settle_leases(server: Dispatcher, session: Session, command: SettleLeases) -
         LeaseChange(each.step, each.token, each.from_offset, each.until_offset, each.delay_us, each.reason, each.error)
         for each in command.changes
     ]
-    settled = server.broker.leases.settle(
+    settled = server.broker.leases.settle_leases(
         target.topic.name,
         name,
         command.partition,

@@ -24,7 +24,7 @@ from headstream.core.codec.batch.stored.stamp import check_sent
 from headstream.core.filters.filter import Filter, parse_filter
 from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.partitioning import Partitioning, PartitioningKind, partition_of
+from headstream.core.model.partitioning import PartitioningKind, partition_of
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.core.wire.commands.messages import AppendedBatch, FlushMessages, PolledMessages, PollMessages, SendMessages
@@ -61,7 +61,7 @@ def send_messages(server: Dispatcher, session: Session, command: SendMessages) -
         target = server.lookup.topic(command.stream, command.topic)
         server.rights(session).send(target.stream.id, target.topic.id)
         check_readable(session, target.topic)
-        partition = _choose(server, target, command.partitioning)
+        partition = _choose(server, target, command)
     except HeadstreamError:
         check_sent(command.messages, session.is_extended)  # malformed messages are rejected first
         raise
@@ -69,14 +69,14 @@ def send_messages(server: Dispatcher, session: Session, command: SendMessages) -
     return AppendedBatch(target.stream.id, target.topic.id, partition, offset)
 
 
-def _choose(server: Dispatcher, target: FoundTopic, partitioning: Partitioning) -> int:
-    topic = target.topic
+def _choose(server: Dispatcher, target: FoundTopic, command: SendMessages) -> int:
+    topic, partitioning = target.topic, command.partitioning
     check_any_partition(target)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         return check_partition(target, int.from_bytes(partitioning.value, "little"))
     if partitioning.kind is PartitioningKind.BALANCED:
         return server.balance.next(topic)
-    return partition_of(partitioning.value, topic.partitions)
+    return partition_of(partitioning.value, topic.partitions, is_from_zero=command.is_from_zero)
 
 
 def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polled:
@@ -290,5 +290,5 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     ListStates: CommandRow(list_states, is_slow=True),
     FilterMessages: CommandRow(filter_messages, is_read=True, is_slow=True),
     MeasureRange: CommandRow(measure_range, is_slow=True),
-    CountSegments: CommandRow(count_segments, is_slow=True, threads="surveys"),
+    CountSegments: CommandRow(count_segments, is_slow=True, threads="scans"),
 }

@@ -97,8 +97,8 @@ def _check_name(server: Dispatcher, name: str) -> None:
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
-    GetStream: CommandRow(get_stream, is_slow=True, threads="surveys"),
-    ListStreams: CommandRow(list_streams, is_slow=True, threads="surveys"),
+    GetStream: CommandRow(get_stream, is_slow=True, threads="scans"),
+    ListStreams: CommandRow(list_streams, is_slow=True, threads="scans"),
     CreateStream: CommandRow(create_stream, is_slow=True),
     DeleteStream: CommandRow(delete_stream, is_slow=True),
     UpdateStream: CommandRow(update_stream, is_slow=True),

@@ -25,7 +25,8 @@ from headstream.core.wire.commands.system import (
     GetMe,
     GetStats,
     ListClients,
-    OptionList,
+    OptionDescription,
+    OptionScope,
     Snapshot,
     Stats,
     TransportKind,
@@ -34,6 +35,7 @@ from headstream.core.wire.extensions.topics import GetIdentity, Identity
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
+from headstream.core.wire.vsr.options import TOPIC_OPTIONS
 
 if TYPE_CHECKING:
     import psutil
@@ -204,20 +206,22 @@ def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cl
     if not session.server_address:
         raise refusal(Status.FEATURE_UNAVAILABLE, "the server knows no address of its own for this transport", advice="Use TCP")
     host, _, port = session.server_address.rpartition(":")
-    return Cluster("headstream", (ClusterNode("headstream", host.strip("[]"), int(port)),))
+    port_field = "tcp_port" if session.transport else "http_port"
+    return Cluster("headstream", (ClusterNode("headstream", host.strip("[]"), **{"tcp_port": 0, port_field: int(port)}),))
 
 
-def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> OptionList:
-    """Return no descriptions: clients know the options."""
-    return OptionList()
+def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> tuple[OptionDescription, ...]:
+    """Return the options of topics: streams and users have none."""
+    known = TOPIC_OPTIONS if command.scope is OptionScope.TOPIC else {}
+    return tuple(OptionDescription(key, each.kind, each.default, each.about) for key, each in known.items())
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
-    GetStats: CommandRow(get_stats, is_slow=True, threads="surveys"),
+    GetStats: CommandRow(get_stats, is_slow=True, threads="scans"),
     GetMe: CommandRow(get_me),
     GetClient: CommandRow(get_client),
     ListClients: CommandRow(list_clients),
-    Snapshot: CommandRow(get_snapshot, is_slow=True, threads="surveys"),
+    Snapshot: CommandRow(get_snapshot, is_slow=True, threads="scans"),
     GetIdentity: CommandRow(get_identity),
     GetCluster: CommandRow(get_cluster, is_quick=True),
     DescribeOptions: CommandRow(describe_options, is_quick=True),

@@ -218,14 +218,14 @@ def rename_topic(server: Dispatcher, session: Session, command: RenameTopic) -> 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     GetTopic: CommandRow(get_topic, is_slow=True),
-    ListTopics: CommandRow(list_topics, is_slow=True, threads="surveys"),
+    ListTopics: CommandRow(list_topics, is_slow=True, threads="scans"),
     CreateTopic: CommandRow(create_topic, is_slow=True),
     UpdateTopic: CommandRow(update_topic, is_slow=True),
     DeleteTopic: CommandRow(delete_topic, is_slow=True),
     PurgeTopic: CommandRow(purge_topic, is_slow=True),
     CreateOpenTopic: CommandRow(create_open_topic, is_slow=True),
     GetOpenTopic: CommandRow(get_open_topic, is_slow=True),
-    ListOpenTopics: CommandRow(list_open_topics, is_slow=True, threads="surveys"),
+    ListOpenTopics: CommandRow(list_open_topics, is_slow=True, threads="scans"),
     ChangeTopicOptions: CommandRow(change_topic_options, is_slow=True),
     RenameTopic: CommandRow(rename_topic, is_slow=True),
 }

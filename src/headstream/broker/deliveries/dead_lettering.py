@@ -55,7 +55,7 @@ class DeadLettering:
         """
         offset, state = delivery.offset, journal.state
         message = self._copies.find(record.name, partition, offset)
-        if message is not None and not self._copies.is_letter(message):  # a dead letter is never copied again
+        if message is not None and not self._copies.is_dead_letter(message):  # a dead letter is never copied again
             letter = self._copies.find_copy(record.name, partition, owner, delivery)
             if letter is None:
                 target = self._target_of(record.name, partition, delivery, dead_letter)

@@ -56,7 +56,7 @@ class DeadLetterCopies:
                 return message if is_there else None
         return None
 
-    def is_letter(self, message: Message) -> bool:
+    def is_dead_letter(self, message: Message) -> bool:
         """Return whether a message is a dead letter already."""
         return _OFFSET in message.headers or _TOPIC in message.headers
 
@@ -85,7 +85,7 @@ class DeadLetterCopies:
         """
         assert delivery.copied_to is not None
         target, number, _ = delivery.copied_to
-        story = Headers(
+        history = Headers(
             [
                 (_TOPIC, str(topic)),
                 (_PARTITION, int32(partition)),
@@ -100,7 +100,7 @@ class DeadLetterCopies:
                 (LAST_FAILED_HEADER, int64(delivery.failed_us)),
             ]
         )
-        headers = decode_headers(message.headers.as_bytes() + story.as_bytes())
+        headers = decode_headers(message.headers.as_bytes() + history.as_bytes())
         letter = Message(payload=message.payload, headers=headers, key=message.key, id=message.id)
         return self._messages.send(TopicName.parse(target), number, encode_sent([letter]))
 

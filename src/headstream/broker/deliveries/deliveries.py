@@ -61,7 +61,9 @@ class Deliveries:
             found = state.snapshot(None if committed is None else committed[0], self._backing.clock_us())
             return replace(found, paused_us=self._pauses.left_us(record, owner))
 
-    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER) -> Settled:
+    def settle_deliveries(
+        self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER
+    ) -> Settled:
         """Record steps of messages, and commit the offset of the first one that is not done.
 
         Args:
@@ -85,13 +87,13 @@ class Deliveries:
         ) as now:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
             if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
-                committed = min([request.frontier, *(step.from_offset for step in steps)]), 0
+                committed = min([request.begun_until, *(step.from_offset for step in steps)]), 0
                 self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
             journal = self._journals.find(record, owner, partition).journal
             state = journal.load(committed, is_writer=True)
             found = _Found(state, steps)
             poisoned = state.apply(steps, self._backing.clock_us(), request.worker)
-            state.frontier = max(state.frontier, request.frontier)
+            state.begun_until = max(state.begun_until, request.begun_until)
             if found.is_sought:
                 journal.forget()
             journal.store(_touched_by(steps), committed[0], self._backing.clock_us())
@@ -115,11 +117,11 @@ def _check_generation(record: TopicRecord, partition: int, generation: int | Non
 
 
 class _Found:
-    """What steps change; `state` is the state before they are applied."""
+    """The changes that steps make; `state` is the state before they are applied."""
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
         self._state = state
-        self._frontier = state.frontier
+        self._begun_until = state.begun_until
         self._done: list[tuple[int, int]] = []
         self._failed: list[int] = []
         self.failed_count = 0
@@ -137,9 +139,9 @@ class _Found:
     def transitions(self, worker: str) -> Iterator[Transition]:
         """Yield the transitions of applied steps; a group that restarted has finished nothing."""
         done = OffsetRanges([] if self.is_sought else self._done)
-        if self._frontier < self._state.frontier and not self.is_sought:
-            done.add(self._frontier, self._state.frontier)
-            for each in self._state.open_within(self._frontier, self._state.frontier):
+        if self._begun_until < self._state.begun_until and not self.is_sought:
+            done.add(self._begun_until, self._state.begun_until)
+            for each in self._state.open_within(self._begun_until, self._state.begun_until):
                 done.remove(*each)
         for each in done:
             yield Transition(TransitionKind.ACKED, *each, worker)

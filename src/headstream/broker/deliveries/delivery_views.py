@@ -60,8 +60,8 @@ class DeliveryViews:
         failing = state.failing.values()
         begun = [each for each in failing if each.is_begun]
         delayed = [each for each in failing if not each.is_begun and each.offset not in state.leased]
-        new = max(place.end_offset - max(state.frontier, place.first_offset), 0)
-        letters = list(self._open_letters(state))
+        new = max(place.end_offset - max(state.begun_until, place.first_offset), 0)
+        letters = list(self._count_open_dead_letters(state))
         return DeliveryCounts(
             place.number,
             state.pending.count + new,
@@ -78,7 +78,7 @@ class DeliveryViews:
         journal = self._journals.find(record, owner, partition).journal
         return journal.load(self._backing.log.offsets(record).committed_at(owner, partition))
 
-    def _open_letters(self, state: DeliveryState) -> Iterator[Delivery]:
+    def _count_open_dead_letters(self, state: DeliveryState) -> Iterator[Delivery]:
         """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, of those that are kept."""
         for each in state.given_up:
             if each.copied_to is None:
@@ -102,7 +102,7 @@ class DeliveryViews:
             )
         with self._groups.locked(record, group):
             state = self._load(record, owner, partition)
-            return _tell(state, partition, offset, self._backing.clock_us())
+            return _describe(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
         """Yield the groups with journals in memory: recently used ones, and at first all of the log."""
@@ -125,7 +125,7 @@ class DeliveryViews:
             state = self._load(record, owner, partition)
             oldest = _oldest_leased(state)
             leased += [] if oldest is None else [oldest]
-            letter = next(self._open_letters(state), None)
+            letter = next(self._count_open_dead_letters(state), None)
             poisoned += [] if letter is None else [letter.failed_us]
         is_paused = bool(self._pauses.state(record, owner).until_us)
         return GroupAges(record.name, owner.name, is_paused, min(leased, default=None), min(poisoned, default=None))
@@ -135,7 +135,7 @@ def _oldest_leased(state: DeliveryState) -> int | None:
     return min((lease.begun_us for lease in state.leases.values() if len(lease.offsets)), default=None)
 
 
-def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
+def _describe(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
     """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up
@@ -151,7 +151,7 @@ def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> Mes
         status, next_us = DeliveryStatus.DELAYED, now_us + each.left_us(now_us)
     elif offset in state.expired:
         status, next_us = DeliveryStatus.DELAYED, now_us
-    elif offset >= state.frontier or offset in state.pending:
+    elif offset >= state.begun_until or offset in state.pending:
         status = DeliveryStatus.PENDING
     return MessageStory(
         partition,

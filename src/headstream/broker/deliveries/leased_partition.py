@@ -68,13 +68,13 @@ def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: 
             for offset, key in _read_keys(place, messages, begin, until):
                 table.keys.add(offset, key)
     added = 0
-    while added < count and state.frontier < end and table.can_begin and state.pending.count < _MAX_WAITING:
-        begin, until = state.frontier, min(state.frontier + _KEYS_PAGE, end)
+    while added < count and state.begun_until < end and table.can_begin and state.pending.count < _MAX_WAITING:
+        begin, until = state.begun_until, min(state.begun_until + _KEYS_PAGE, end)
         found = LeaseOutcome()
         for offset, key in _read_keys(place, messages, begin, until):
             state.wait(offset, offset + 1)
             added += table.keys.add(offset, key)
-        state.frontier = until
+        state.begun_until = until
         found.waits += state.pending.within(begin, until)
         store(place, found)
 

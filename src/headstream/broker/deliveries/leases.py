@@ -202,7 +202,7 @@ class Leases:
         self._commit(place)
         return ranges, bool(outcome.poisoned)
 
-    def settle(
+    def settle_leases(
         self,
         topic: TopicName,
         group: str,
@@ -246,7 +246,7 @@ class Leases:
             place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None, pause_rule)
             place.open.idle = None
             self._end_leases(place, now_us, steady_us)
-            outcome = place.table.settle(changes, now_us, steady_us)
+            outcome = place.table.apply_changes(changes, now_us, steady_us)
             self._store(place, outcome)
             self._dead_letter(place, outcome.poisoned)
             self._commit(place)
@@ -307,7 +307,7 @@ class Leases:
             first = follower.first_offset
         if first > place.committed:
             place.table.finish(0, first)
-            place.table.state.frontier = max(place.table.state.frontier, first)
+            place.table.state.begun_until = max(place.table.state.begun_until, first)
 
     def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
         """End expired leases, and return whether the group is paused for it."""
@@ -352,4 +352,4 @@ def _check(request: LeaseRequest) -> None:
             "messages that workers share have no order of their partition", advice='Use order="key" or order="skip"'
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("deferred messages are of one partition", advice="Name it")
+        raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")

@@ -76,13 +76,13 @@ class Pauses:
         if failed or is_changed:  # successes are stored with the next failure
             self._store(record, owner, state)
         if is_changed:
-            self._tell(GroupPlace(record.name, owner.name, user_id=user_id), state)
+            self._report_change(GroupPlace(record.name, owner.name, user_id=user_id), state)
         return state.left_us(now_us)
 
     def _store(self, record: TopicRecord, owner: OffsetOwner, state: PauseState) -> None:
         store_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner, state)
 
-    def _tell(self, place: GroupPlace, state: PauseState) -> None:
+    def _report_change(self, place: GroupPlace, state: PauseState) -> None:
         if state.until_us:
             seen = state.snapshot()
             why = f"{seen.failed_count} of its last {seen.attempts_count} attempts failed"

@@ -96,7 +96,7 @@ class Groups:
         live = self._joined.pop(member.id, None)
         if live is not None:
             live.abandoned.append(member.id)
-            self._backing.log.ring_groups()
+            self._backing.log.notify_groups()
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
         """Record a member's heartbeat and released partitions, and return its assignment.
@@ -302,7 +302,7 @@ class Groups:
                 live.release_if_empty()
                 is_changed = live.membership.generation != before
         if is_changed:
-            self._backing.log.ring_groups()
+            self._backing.log.notify_groups()
 
     @contextmanager
     def _unused(self, topic: TopicName, group: str) -> Iterator[TopicRecord]:

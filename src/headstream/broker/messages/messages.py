@@ -391,14 +391,14 @@ class Messages:
         self,
         topic: TopicName,
         positions: Mapping[int, int],
-        on_ring: Callable[[], None],
+        on_notify: Callable[[], None],
         *,
         member: Member | None = None,
         generation: int = 0,
     ) -> Wait:
-        """Start a wait that blocks no thread; arguments as for wait(), and see Wait for `on_ring`."""
+        """Start a wait that blocks no thread; arguments as for wait(), and see Wait for `on_notify`."""
         directories, is_there = self._look_for(topic, positions, member, generation)
-        return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)
+        return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_notify)
 
     def _look_for(
         self, topic: TopicName, positions: Mapping[int, int], member: Member | None, generation: int

@@ -1,4 +1,4 @@
-"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available, and checks."""
+"""Wait: a wait for messages that blocks no thread. Its callback runs when messages may be available; the caller then checks."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ class Wait:
 
     Args:
         directories: The directories to watch.
-        on_ring: Called when messages can be available, synchronously in the appending thread; once until is_ready is read again.
+        on_notify: Called when messages can be available, synchronously in the appending thread; once until is_ready is read.
     """
 
     def __init__(
-        self, waiting: Waiters, directories: Collection[str], look: Callable[[], bool], on_ring: Callable[[], None]
+        self, waiting: Waiters, directories: Collection[str], look: Callable[[], bool], on_notify: Callable[[], None]
     ) -> None:
         self._waiting = waiting
         self._directories = directories
         self._look = look
-        self._on_ring = on_ring
-        self._is_rung = False
+        self._on_notify = on_notify
+        self._is_notified = False
         waiting.add(directories, self)
 
     @property
     def is_ready(self) -> bool:
         """Whether a poll would return messages or raise; checks the log."""
-        self._is_rung = False  # before the check: an append during it rings again
+        self._is_notified = False  # before the check: an append during it notifies again
         try:
             return self._look()
         except HeadstreamError:  # its topic or partition was deleted, for example
             return True
 
-    def ring(self, directory: str) -> None:
+    def notify(self, directory: str) -> None:
         """Note that a directory can have messages."""
-        if not self._is_rung:
-            self._is_rung = True
-            self._on_ring()
+        if not self._is_notified:
+            self._is_notified = True
+            self._on_notify()
 
     def cancel(self) -> None:
         """End the wait; a second call does nothing."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LINE_MEMBERS: Final = frozenset(("payload", "topic", "partition", "offset", "checksum"))
 """An object with at least two of these members is a line of export; a Replicate message has none of them."""
 _COLUMNS: Final = ("ordinal", "name", "type", "length", "precision", "scale", "primary_key_position", "nullable", "table_type")
-_ASIDE: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
+_PARKED: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
 
 
 class Sample(NamedTuple):
@@ -68,7 +68,7 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
       headstream replicate inspect metadata.json data.json --output json
       headstream export cdc/data | headstream replicate inspect - --zone /data/checkpoint/zone
     """
-    explainer = Explainer(_zone_lookup(zone), mask_order)
+    explainer = Explainer(_schema_lookup(zone), mask_order)
     broken = []
 
     def explain() -> Iterator[dict[str, Any]]:
@@ -93,12 +93,12 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
         raise ReplicateError(f"{len(broken)} message{'s are' if len(broken) > 1 else ' is'} invalid", where=broken[0])
 
 
-def _zone_lookup(directory: Path | None) -> Callable[[str], TableMetadata | None]:
+def _schema_lookup(directory: Path | None) -> Callable[[str], TableMetadata | None]:
     if directory is None:
         return lambda schema_id: None
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
-    zone = SchemaZone(directory)
+    zone = SchemaStore(directory)
 
     def find(schema_id: str) -> TableMetadata | None:
         entry = zone.find(schema_id)
@@ -160,7 +160,7 @@ def _print_explained(explained: dict[str, Any]) -> None:
     """Print one explanation as a table."""
     print_text(explained["where"])
     columns, data, before = explained.get("columns"), explained.get("data"), explained.get("before")
-    members = {name: value for name, value in explained.items() if name not in _ASIDE and value is not None}
+    members = {name: value for name, value in explained.items() if name not in _PARKED and value is not None}
     for title in ("lineage", "envelope_headers"):
         members |= {f"{title} {name}": value for name, value in (explained.get(title) or {}).items()}
     members |= {name: explained[name] for name in ("note", "fault") if explained.get(name) is not None}

@@ -18,14 +18,14 @@ from headstream.cli.shared.parameters import Checked, StorablePlace, output_opti
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headstream.replicate.parked.ledger import Ledger, Parcel
+    from headstream.replicate.parked.ledger import Ledger, ParkedBatch
     from headstream.replicate.parked.requests import Selection
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
     from headstream.replicate.storage.places import Place
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
+_PARKED_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
 _SCHEMA_COLUMNS: Final = ("schema_id", "table", "version", "task", "columns", "keys", "arrived")
 _REFUSED_COLUMNS: Final = ("unregistered", "name", "reason")
 _BEHIND_COLUMNS: Final = ("iceberg", "name", "delta_version", "lag_seconds", "refused", "reason")
@@ -107,7 +107,7 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
       headstream replicate schemas --checkpoint /data/checkpoint --table SHOP.orders
     """
     with read_checkpoint(checkpoint) as read, TemporaryDirectory(prefix="headstream-") as copy:
-        entries = list((_open_zone(read()) if zone is None else _open_named_zone(zone, Path(copy))).entries())
+        entries = list((_open_schema_store(read()) if zone is None else _open_named_store(zone, Path(copy))).entries())
     rows = [
         {
             "schema_id": entry.metadata.schema_id,
@@ -143,7 +143,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     selection = Selection(states=states, **chosen)
     with read_checkpoint(checkpoint) as read:
         rows = _rows(read(), selection)
-    print_objects(rows, _PARCEL_COLUMNS, output)
+    print_objects(rows, _PARKED_COLUMNS, output)
 
 
 @click.command()
@@ -176,7 +176,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
     with read_checkpoint(checkpoint) as read:
         rows = _rows(read(), selection)
     if dry_run:
-        print_objects(rows, _PARCEL_COLUMNS, output)
+        print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
         raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
@@ -239,50 +239,50 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def _open_named_zone(zone: Place, copy: Path) -> SchemaZone:
+def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
     """Return a schema store; of one in an object store the directory gets a copy."""
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
-    return SchemaZone(zone) if isinstance(zone, Path) else SchemaZone(copy, place=zone)
+    return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
-def _open_zone(checkpoint: Path) -> SchemaZone:
+def _open_schema_store(checkpoint: Path) -> SchemaStore:
     """Return the schema store that the pipeline last used; for a moved checkpoint, the one inside it."""
-    from headstream.replicate.run.report import find_zone
+    from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
     with _open_ledger(checkpoint) as ledger:
-        return SchemaZone(find_zone(checkpoint, read_status(ledger, 0)["zone"]))
+        return SchemaStore(find_schema_store(checkpoint, read_status(ledger, 0)["zone"]))
 
 
 def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
     from headstream.replicate.run.report import tables_of_schemas
     from headstream.replicate.run.status import read_targets
 
-    zone = _open_zone(checkpoint)
+    zone = _open_schema_store(checkpoint)
     with _open_ledger(checkpoint) as ledger:
         table_of = tables_of_schemas(zone, read_targets(ledger))
 
-    def row(parcel: Parcel) -> dict[str, Any]:
-        table = parcel.table or (table_of(parcel.schema_id) if parcel.schema_id is not None else None)
+    def row(parked_batch: ParkedBatch) -> dict[str, Any]:
+        table = parked_batch.table or (table_of(parked_batch.schema_id) if parked_batch.schema_id is not None else None)
         return {
-            "state": parcel.state,
-            "waits_for": parcel.cause if parcel.state != "dead" else None,
-            "schema_id": parcel.schema_id,
+            "state": parked_batch.state,
+            "waits_for": parked_batch.cause if parked_batch.state != "dead" else None,
+            "schema_id": parked_batch.schema_id,
             "table": None if table is None else ".".join(table),
-            "messages": parcel.count,
-            "bytes": parcel.size_bytes,
-            "since": format_time(parcel.since_us),
-            "reason": parcel.reason,
-            "transaction": parcel.transaction_key,
-            "topic": parcel.log_topic,
-            "from_offset": parcel.from_offset,
-            "until_offset": parcel.until_offset,
+            "messages": parked_batch.count,
+            "bytes": parked_batch.size_bytes,
+            "since": format_time(parked_batch.since_us),
+            "reason": parked_batch.reason,
+            "transaction": parked_batch.transaction_key,
+            "topic": parked_batch.log_topic,
+            "from_offset": parked_batch.from_offset,
+            "until_offset": parked_batch.until_offset,
         }
 
     with _open_ledger(checkpoint) as ledger:
-        return [row(parcel) for parcel in selection.find(ledger, table_of)]
+        return [row(parked_batch) for parked_batch in selection.find(ledger, table_of)]
 
 
 def _describe(result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where the commands of dead letters find them: in a topic of a log, or set aside by a Replicate pipeline."""
+"""Where the commands of dead letters find them: in a topic of a log, or parked by a Replicate pipeline."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from headstream.cli.shared.parameters import open_log, require_url, url_option
 if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.core.model.message import ReceivedMessage
-    from headstream.replicate.parked.letters import SetAside
+    from headstream.replicate.parked.message_states import MessageStates
     from headstream.replicate.storage.places import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
-    """Dead letters of an open log; `aside` is their status in the pipeline, None if the topic is not a pipeline's."""
+class DeadLetterTopic:
+    """Dead letters of a topic of an open log; `states`: their states in the pipeline, None if the topic is not a pipeline's."""
 
     log: Client
     topic: str
-    aside: SetAside | None
+    states: MessageStates | None
 
     def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
         """Yield dead letters that can be redriven and discarded, and match a filter."""
-        from headstream.client.dead_letters.letters import letters_of
+        from headstream.client.dead_letters.reading import iterate_dead_letters
 
-        found = letters_of(self.log, self.topic, chosen.where, chosen.on_error)
-        return found if self.aside is None else self.aside.choose(found)
+        found = iterate_dead_letters(self.log, self.topic, chosen.where, chosen.on_error)
+        return found if self.states is None else self.states.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
         """Return the state of a dead letter, for people."""
-        return letter.state.name.lower() if self.aside is None else self.aside.state_of(letter.offset)
+        return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class LetterSource:
+class DeadLetterSource:
     """Where a command finds dead letters: `url`, or the log of the pipeline of a checkpoint."""
 
     topic: str
@@ -50,27 +50,27 @@ class LetterSource:
     checkpoint: Place | None
 
     @contextmanager
-    def open(self, *, is_plain: bool = False) -> Iterator[Letters]:
+    def open(self, *, is_plain: bool = False) -> Iterator[DeadLetterTopic]:
         """Yield the dead letters, and close the log afterwards; `is_plain`: without the configured interceptors."""
         if self.checkpoint is None:
             with open_log(self.url, is_plain=is_plain) as log:
-                yield Letters(log, self.topic, None)
+                yield DeadLetterTopic(log, self.topic, None)
             return
-        from headstream.replicate.parked.letters import SetAside
+        from headstream.replicate.parked.message_states import MessageStates
 
         with read_checkpoint(self.checkpoint, with_log=True) as read:
             directory = read()
             with open_log((directory / "log").resolve().as_uri()) as log:
-                yield Letters(log, self.topic, SetAside(directory, self.topic))
+                yield DeadLetterTopic(log, self.topic, MessageStates(directory, self.topic))
 
     def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
         """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
-        from headstream.replicate.parked.letters import REDRIVEN_STATES
-        from headstream.replicate.parked.requests import Selection, SetAsideRanges
+        from headstream.replicate.parked.message_states import REDRIVEN_STATES
+        from headstream.replicate.parked.requests import ParkedRanges, Selection
 
         assert self.checkpoint is not None
-        selection = Selection(states=REDRIVEN_STATES, within=SetAsideRanges(self.topic, tuple(ranges_of(offsets))))
+        selection = Selection(states=REDRIVEN_STATES, within=ParkedRanges(self.topic, tuple(ranges_of(offsets))))
         return ask_pipeline(self.checkpoint, kind, selection.to_document())
 
 
@@ -80,6 +80,6 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def with_source(topic: str, url: str | None, checkpoint: Place | None, **options: Any) -> Any:
         given = "" if checkpoint is not None else require_url(click.get_current_context(), None, url)
-        return function(source=LetterSource(topic, given, checkpoint), **options)
+        return function(source=DeadLetterSource(topic, given, checkpoint), **options)
 
     return url_option(checkpoint_options(with_source, is_required=False), is_required=False)

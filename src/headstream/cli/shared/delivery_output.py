@@ -15,7 +15,7 @@ COUNT_COLUMNS: Final = (
     *("partition", "pending", "leased", "delayed", "deferred", "poisoned", "open_letters", "oldest_leased", "oldest_poisoned"),
 )
 STATE_COLUMNS: Final = ("offset", "state", "reason", "by", "changed")
-_STORY_COLUMNS: Final = ("group", "status", "failures", "worker", "next_attempt", "first_error", "reason", "letter")
+_HISTORY_COLUMNS: Final = ("group", "status", "failures", "worker", "next_attempt", "first_error", "reason", "letter")
 ATTEMPT_COLUMNS: Final = ("attempt", "begun", "ended", "worker", "error")
 
 
@@ -43,12 +43,12 @@ def describe_deliveries(found: GroupDeliveries, form: str) -> dict[str, Any]:
     return {"state": state, **times, **attempts, "partitions": partitions}
 
 
-def describe_story(found: MessageStory, form: str) -> dict[str, Any]:
+def describe_history(found: MessageStory, form: str) -> dict[str, Any]:
     """Return the members of a message's delivery history; a table has times as text."""
     letter = None if found.letter is None else dict(zip(("topic", "partition", "offset"), found.letter, strict=True))
     if form == "table" and found.letter is not None:
-        return _story(found, form) | {"letter": " ".join(map(str, found.letter))}
-    return _story(found, form) | {"letter": letter}
+        return _describe_steps(found, form) | {"letter": " ".join(map(str, found.letter))}
+    return _describe_steps(found, form) | {"letter": letter}
 
 
 def describe_state(change: StateChange, form: str) -> dict[str, Any]:
@@ -59,24 +59,24 @@ def describe_state(change: StateChange, form: str) -> dict[str, Any]:
 
 def print_message_states(log: Client, topic: str, partition: int, offset: int, form: str) -> None:
     """Print the state of a message, who set it and why, and what each group of its topic has done with it."""
-    stories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]
+    histories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]
     change = next((change for change in log.states(topic, partition) if change.offset == offset), None)
     nothing = {"offset": offset, "state": "available", "reason": "", "by": "", **_times(form, changed=None)}
     members = nothing if change is None else describe_state(change, form)
-    groups = [{"group": name, **describe_story(story, form)} for name, story in stories]
+    groups = [{"group": name, **describe_history(history, form)} for name, history in histories]
     members = {"topic": topic, "partition": partition, **members}
     if form != "table":
         print_object({**members, "groups": groups}, form)
         return
     print_object({name: value for name, value in members.items() if value not in ("", None)}, form)
     attempts = [{"group": each["group"], **attempt} for each in groups for attempt in each["attempts"]]
-    for rows, columns in ((groups, _STORY_COLUMNS), (attempts, ("group", *ATTEMPT_COLUMNS))):
+    for rows, columns in ((groups, _HISTORY_COLUMNS), (attempts, ("group", *ATTEMPT_COLUMNS))):
         if rows:
             print_text("")
             print_objects(rows, columns, form)
 
 
-def _story(found: MessageStory, form: str) -> dict[str, Any]:
+def _describe_steps(found: MessageStory, form: str) -> dict[str, Any]:
     return {
         "partition": found.partition,
         "offset": found.offset,

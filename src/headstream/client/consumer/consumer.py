@@ -25,7 +25,7 @@ from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError
-from headstream.forks import closed_by_fork, tell_of_forks
+from headstream.forks import closed_by_fork, register_for_forks
 
 _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
@@ -48,7 +48,7 @@ class Consumer(BaseConsumer):
         self._settler = reading if isinstance(reading, Settler) else None
         self._own = own
         self._is_closed = self._is_parents = False
-        tell_of_forks(self)
+        register_for_forks(self)
 
     @property
     def positions(self) -> dict[int, int]:

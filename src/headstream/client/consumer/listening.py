@@ -18,19 +18,19 @@ class AssignmentListener:
         self._topic = topic
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._told: frozenset[int] = frozenset()
+        self._reported: frozenset[int] = frozenset()
 
     def begin(self, partitions: Iterable[int]) -> None:
         """Notify of partitions that are read from now on."""
-        new = frozenset(partitions) - self._told
-        self._told |= new
+        new = frozenset(partitions) - self._reported
+        self._reported |= new
         if new and self._on_assigned is not None:
             self._on_assigned(self._topic, new)
 
     def end_others(self, kept: Collection[int]) -> None:
         """Notify of partitions that were read and are not among these."""
-        gone = self._told.difference(kept)
-        self._told -= gone
+        gone = self._reported.difference(kept)
+        self._reported -= gone
         if gone and self._on_revoked is not None:
             with unlimited():  # also for tasks that the function starts, which inherit the context
                 self._on_revoked(self._topic, gone)

@@ -12,7 +12,7 @@ from headstream.client.transports.transport import Transport
 from headstream.core.model.groups import Assignment, Member
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import HeadstreamError, RebalancedError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 
 _REPORTS_A_SESSION: Final = 3
 """Reports per session timeout while a member delivers buffered messages; until it passes, no other member gets its partitions."""
@@ -40,7 +40,7 @@ class GroupMembership:
         self.is_resting = True
         self._reported_s = time.monotonic()
         self._join()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the member to the parent: neither leave() nor a collection removes it."""

@@ -30,7 +30,7 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.forks import closed_by_fork, tell_of_forks
+from headstream.forks import closed_by_fork, register_for_forks
 
 _LOOK_S: Final = 5.0
 """How often patterns are matched against the existing topics."""
@@ -81,7 +81,7 @@ class TopicsConsumer(BaseConsumer):
         self._next: Consumer | None = None
         self._looked_s = 0.0
         self._is_closed = self._is_parents = False
-        tell_of_forks(self)
+        register_for_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):

@@ -172,7 +172,7 @@ def _origin_is(topic: Topic) -> str:
     return f"{ORIGIN_PREFIX}topic = '{quoted}'"
 
 
-def find_letter_topics(log: Client, topic: str) -> list[str]:
+def find_dead_letter_topics(log: Client, topic: str) -> list[str]:
     """Return the topics that have dead letters of `topic` (`stream/topic`) among the first messages of a partition."""
     found = log.topic(topic)
     where, names = parse_filter(_origin_is(found)), []

@@ -11,8 +11,8 @@ from headstream.core.model.constructors import int32, int64
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import MAX_REASON_BYTES
 from headstream.core.model.reserved import ORIGIN_PREFIX, REASON_HEADER
-from headstream.forks import tell_of_forks
-from headstream.interceptors.chain import SetAsideError
+from headstream.forks import register_for_forks
+from headstream.interceptors.chain import RejectedMessageError
 
 _REASON_BYTES = min(MAX_REASON_BYTES, 255)
 """A header value of a topic with limits `iggy`."""
@@ -23,7 +23,7 @@ class DeadLetters:
 
     def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
         self._make = make
-        tell_of_forks(self)
+        register_for_forks(self)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -31,25 +31,25 @@ class DeadLetters:
         self._lock = threading.Lock()
         self._producers: dict[str, ForwardingProducer] = {}
 
-    def send(self, aside: SetAsideError) -> Receipt:
+    def send(self, rejected: RejectedMessageError) -> Receipt:
         """Send a message that an interceptor set aside, and return its receipt; HeadstreamError if it was not accepted."""
-        message = aside.message
+        message = rejected.message
         origin: list[tuple[str, object]] = [(f"{ORIGIN_PREFIX}topic", message.topic or "")]
         if message.offset is not None and message.partition is not None:
             origin += [(f"{ORIGIN_PREFIX}partition", int32(message.partition)), (f"{ORIGIN_PREFIX}offset", int64(message.offset))]
         if message.timestamp is not None:
             origin.append((f"{ORIGIN_PREFIX}timestamp", int64(message.timestamp)))
-        reason = aside.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
+        reason = rejected.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
         headers = Headers([*message.headers.items(), *origin, (REASON_HEADER, reason)])
         with self._lock:
-            producer = self._producers.get(aside.topic)
+            producer = self._producers.get(rejected.topic)
             if producer is None:
-                producer = self._producers[aside.topic] = self._make(aside.topic)
+                producer = self._producers[rejected.topic] = self._make(rejected.topic)
         return producer.send(message.payload, key=message.key, headers=headers, id=message.id)
 
-    def store(self, aside: SetAsideError) -> None:
+    def store(self, rejected: RejectedMessageError) -> None:
         """Send a message that an interceptor set aside, and return when it is stored; HeadstreamError if it is not."""
-        self.send(aside).result()
+        self.send(rejected).result()
 
     def flush(self) -> None:
         """Wait until everything sent is stored; HeadstreamError if some messages could not be stored."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from headstream.client.client import Client
 from headstream.client.consumer.membership import GroupMembership
-from headstream.client.dead_letters.letters import place_of_origin, read_letters
+from headstream.client.dead_letters.reading import place_of_origin, read_dead_letters
 from headstream.client.producer.forwarding import ForwardingProducer
 from headstream.core.model.constructors import int32
 from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
@@ -52,7 +52,7 @@ _REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)
 _PAGE: Final = 100
 _PAGE_S: Final = 1.0
 """How long one page takes, about: so soon its caller knows how far it is."""
-_OF_LETTERS: Final = frozenset(
+_DEAD_LETTER_HEADERS: Final = frozenset(
     (
         *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
         *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
@@ -63,7 +63,7 @@ _OF_LETTERS: Final = frozenset(
 
 @dataclass(slots=True)
 class RedriveCounts:
-    """What a redrive did.
+    """The counts of a redrive.
 
     Args:
         matched: Chosen dead letters.
@@ -145,7 +145,7 @@ class Redrive:
                 raise self._busy(f"partition {partition}")
             if resumes:
                 self._resume(partition)
-            page = read_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
+            page = read_dead_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
             for number, letter in enumerate(page.letters):
                 if number and time.monotonic() > until_s:
                     return letter.offset, False
@@ -186,7 +186,7 @@ class Redrive:
                 continue
             target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
             if self._is_sent(letter, target, int(number), int(end)):
-                self._settle(letter, "redriven")
+                self._mark_handled(letter, "redriven")
             elif self._producer_of(target) is None:
                 self._restore(letter)
                 continue
@@ -216,7 +216,7 @@ class Redrive:
             self._restore(letter)
             error.add_note(f"The letter is {self._name_of(letter)}: it stays one.")
             raise
-        self._settle(letter, "redriven")
+        self._mark_handled(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
         """Make a dead letter available again, unless its state was changed meanwhile, as by an erasure."""
@@ -241,7 +241,7 @@ class Redrive:
         kept = [
             (name, value)
             for name, value in letter.headers.items()
-            if name not in _OF_LETTERS and not name.startswith(ORIGIN_PREFIX)
+            if name not in _DEAD_LETTER_HEADERS and not name.startswith(ORIGIN_PREFIX)
         ]
         count = 1 if redrives is None else int(redrives) + 1
         headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])
@@ -267,7 +267,7 @@ class Redrive:
                     return True
         return False
 
-    def _settle(self, letter: ReceivedMessage, reason: str) -> None:
+    def _mark_handled(self, letter: ReceivedMessage, reason: str) -> None:
         self._log.set_state(self._topic, letter.partition, letter.offset, "marked_for_deletion", reason=reason)
 
 

@@ -15,7 +15,7 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Limits, NewTopic, Topic
 from headstream.errors import HeadstreamError
-from headstream.interceptors.chain import Chain, SetAsideError
+from headstream.interceptors.chain import Chain, RejectedMessageError
 
 
 class Interception:
@@ -43,8 +43,8 @@ class Interception:
                 return message
         try:
             changed = self.chain.receive(message)
-        except SetAsideError as aside:
-            self.dead_letters.store(aside)
+        except RejectedMessageError as rejected:
+            self.dead_letters.store(rejected)
             return None
         if not isinstance(changed, ReceivedMessage):
             raise TypeError("on_receive returned a Message instead of a ReceivedMessage")

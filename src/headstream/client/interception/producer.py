@@ -17,7 +17,7 @@ from headstream.core.model.message import Message
 from headstream.core.model.producers import Appended
 from headstream.core.model.topology import Topic
 from headstream.errors import InterceptorError
-from headstream.interceptors.chain import Chain, SetAsideError
+from headstream.interceptors.chain import Chain, RejectedMessageError
 
 
 class InterceptedProducer(Producer):
@@ -58,8 +58,8 @@ class InterceptedProducer(Producer):
         )
         try:
             message = self._chain.send(message)
-        except SetAsideError as aside:
-            return self._dead_letters.send(aside)
+        except RejectedMessageError as rejected:
+            return self._dead_letters.send(rejected)
         chosen = message.partition if message.partition is not None or number is not None else partition
         return message.payload, message.key, message.headers, message.id, chosen
 

@@ -32,9 +32,9 @@ from headstream.core.model.message import Message
 from headstream.core.model.partitioning import partition_of
 from headstream.core.model.topology import Topic
 from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
-from headstream.forks import closed_by_fork, tell_of_forks
+from headstream.forks import closed_by_fork, register_for_forks
 
-_FAREWELL_S: Final = 2.0
+_THREAD_JOIN_TIMEOUT_S: Final = 2.0
 """How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
 
 
@@ -77,7 +77,7 @@ class Producer:
         self._skips: Callable[[HeadersInput | None], bool] | None = None
         """Whether a message with these headers passes no interceptor; None: no message does."""
         open_until_exit(self)
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the messages to the parent, whose thread sends them."""
@@ -172,7 +172,7 @@ class Producer:
     ) -> Delivered:
         """Send one message without linger, and return its position once it is stored.
 
-        Arguments and errors are those of send() and of Receipt.result().
+        Arguments and errors are as for send() and Receipt.result().
         """
         return self.send(payload, key=key, headers=headers, id=id, partition=partition).result()
 
@@ -262,7 +262,7 @@ class Producer:
                 closed(self)
                 self._work.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_FAREWELL_S)
+            self._thread.join(_THREAD_JOIN_TIMEOUT_S)
 
     def close_soon(self) -> None:
         """Reject new messages, and close in the background when all sent messages are settled."""
@@ -298,9 +298,9 @@ class Producer:
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
         """Return a queue that gets an item when a batch is settled; called with the lock held."""
-        bell: SimpleQueue[None] = SimpleQueue()
-        self._waiting.append(bell)
-        return bell
+        waiter: SimpleQueue[None] = SimpleQueue()
+        self._waiting.append(waiter)
+        return waiter
 
     def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
         """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
@@ -385,7 +385,7 @@ class Producer:
         except Exception as caught:  # any error is raised in the caller's thread
             error = caught
         with self._lock:
-            self._sending.settle(batch)
+            self._sending.remove_finished(batch)
             if error is None:
                 batch.data = bytearray()  # a receipt can outlive the batch by far
             else:
@@ -395,8 +395,8 @@ class Producer:
             self._counts.add(batch)
             callbacks, batch.callbacks = batch.callbacks, None
             waiting, self._waiting = self._waiting, []
-        for bell in waiting:
-            bell.put(None)
+        for waiter in waiting:
+            waiter.put(None)
         if callbacks:
             call_all(callbacks)
 

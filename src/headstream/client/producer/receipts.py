@@ -120,13 +120,13 @@ class Receipt:
             loop = asyncio.get_running_loop()
             settled: asyncio.Future[None] = loop.create_future()
 
-            def ring() -> None:
+            def notify() -> None:
                 if not settled.done():
                     settled.set_result(None)
 
             def call() -> None:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(ring)
+                    loop.call_soon_threadsafe(notify)
 
             batch.owner.watch(batch, call)
             batch.owner.wait_for(batch, 0)

@@ -12,7 +12,7 @@ from headstream.client.producer.producer import Producer
 from headstream.client.producer.receipts import Delivered, Receipt
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, HeadstreamError, PartitionNotFoundError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 
 _MOST_TOPICS: Final = 16
 """Maximum cached producers, since each has a thread; the least recently used one is evicted."""
@@ -26,7 +26,7 @@ class Senders:
 
     def __init__(self, make: Callable[[TopicName], Producer]) -> None:
         self._make = make
-        tell_of_forks(self)
+        register_for_forks(self)
         self.after_fork()
 
     def after_fork(self) -> None:

@@ -2,7 +2,7 @@
 
     sending.add(message, key, partition, now_us)     into the open batch of its partition
     sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
-    sending.settle(batch)                            it is stored or has failed
+    sending.remove_finished(batch)                   it is stored or has failed
 
 The partition is the requested one; else it is hashed from the key; else partitions rotate, one batch each. A batch
 that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
@@ -240,7 +240,7 @@ class Sending:
         """Return when the next batch is due if no message is added, or None if there is no batch."""
         return self._batches[0].due_us if self._batches else None
 
-    def settle(self, batch: Batch) -> None:
+    def remove_finished(self, batch: Batch) -> None:
         """Remove a batch that is stored or has failed."""
         self._taken = None
         self._batches.remove(batch)

@@ -20,7 +20,7 @@ class DeliveryCommands(Protocol):
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
         """Return what a group has not finished in a partition."""
 
-    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
+    def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
         """Record steps of messages, and commit the group's offset."""
 
 
@@ -40,7 +40,7 @@ class LeaseCommands(Protocol):
     def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
         """Lease messages of the first partition that has some."""
 
-    def settle(
+    def settle_leases(
         self,
         topic: TopicName,
         group: str,

@@ -1,9 +1,9 @@
 """Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
-base       the committed offset: everything before it is done
-frontier   one past the last message that the group has begun; everything between base and frontier is done, except
-pending    offsets that wait, as ranges, and
-failing    messages that failed: how often, when, why, and what comes next
+base         the committed offset: everything before it is done
+begun_until  one past the last message that the group has begun; everything between base and begun_until is done, except
+pending      offsets that wait, as ranges, and
+failing      messages that failed: how often, when, why, and what comes next
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_FAILING: Final = 10_000
 """Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
 
 MAX_PENDING_RANGES: Final = 20_000
-"""Ranges of waiting messages of a group in one partition: those between so many failing ones."""
+"""Maximum ranges of waiting messages of a group in one partition: one between each two failing messages."""
 
 MAX_ERROR_BYTES: Final = 255
 """Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
@@ -97,7 +97,7 @@ class SettleRequest:
     """Steps of a group's messages in one partition, to be recorded.
 
     Args:
-        frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
+        begun_until: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
         member: The member that owns the partition; None for a consumer of partitions of its own.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
@@ -106,7 +106,7 @@ class SettleRequest:
     """
 
     changes: Sequence[DeliveryChange]
-    frontier: int
+    begun_until: int
     member: Member | None = None
     generation: int = 0
     partition_generation: int | None = None
@@ -159,13 +159,13 @@ class PartitionDeliveries:
     """The unfinished messages of a group in a partition.
 
     Args:
-        frontier: One past the last message that was begun.
+        begun_until: One past the last message that was begun.
         now_us: The log's time, microseconds since 1970 UTC.
         paused_us: For how long the group is paused, microseconds; 1 while it is on trial, 0 while it runs.
     """
 
     base: int | None
-    frontier: int = 0
+    begun_until: int = 0
     pending: tuple[tuple[int, int], ...] = ()
     failing: tuple[Delivery, ...] = field(default=())
     now_us: int = 0
@@ -175,7 +175,7 @@ class PartitionDeliveries:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """What a consumer does with a message that fails.
+    """How a consumer handles a message that fails.
 
     Args:
         attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.

@@ -64,6 +64,10 @@ class Partitioning:
         return cls(PartitioningKind.MESSAGES_KEY, key)
 
 
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy."""
-    return xxhash.xxh32_intdigest(key) % partitions or partitions
+def partition_of(key: bytes, partitions: int, *, is_from_zero: bool = False) -> int:
+    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
+
+    Iggy's clients of protocol 0.11 count partitions from 0 (`is_from_zero`): remainder 0 is the first partition.
+    """
+    found = xxhash.xxh32_intdigest(key) % partitions
+    return found + 1 if is_from_zero else found or partitions

@@ -129,6 +129,7 @@ class CodeEntry(NamedTuple):
         needs_login: Whether a session without a user is refused.
         is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered with an empty reply,
             404 over HTTP.
+        later_path: A second path of the route, since Iggy's server 0.9.
     """
 
     code: Code
@@ -137,6 +138,7 @@ class CodeEntry(NamedTuple):
     route: Route | None = None
     is_lookup: bool = False
     refusal: Status = Status.UNAUTHENTICATED
+    later_path: str | None = None
 
     @property
     def is_extension(self) -> bool:
@@ -157,8 +159,8 @@ _ENTRIES: Final = (
     CodeEntry(Code.PING, "ping", False, Route("GET", "/ping")),
     CodeEntry(Code.STATS, "stats", True, Route("GET", "/stats")),
     CodeEntry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
-    CodeEntry(Code.GET_CLUSTER, "cluster"),
-    CodeEntry(Code.DESCRIBE_OPTIONS, "options.describe"),
+    CodeEntry(Code.GET_CLUSTER, "cluster", True, Route("GET", "/cluster/metadata")),
+    CodeEntry(Code.DESCRIBE_OPTIONS, "options.describe", True, Route("GET", "/options/{scope}")),
     CodeEntry(Code.ME, "me"),
     CodeEntry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
     CodeEntry(Code.LIST_CLIENTS, "client.list", True, Route("GET", "/clients")),
@@ -197,7 +199,7 @@ _ENTRIES: Final = (
     CodeEntry(Code.PURGE_TOPIC, "topic.purge", True, Route("DELETE", _T + "/purge", 204)),
     CodeEntry(Code.CREATE_PARTITIONS, "partition.create", True, Route("POST", _T + "/partitions", 201)),
     CodeEntry(Code.DELETE_PARTITIONS, "partition.delete", True, Route("DELETE", _T + "/partitions", 204)),
-    CodeEntry(Code.DELETE_SEGMENTS, "segment.delete", True, Route("DELETE", _P + "/segments", 204)),
+    CodeEntry(Code.DELETE_SEGMENTS, "segment.delete", True, Route("DELETE", _P + "/segments", 204), later_path=_P),
     CodeEntry(Code.GET_GROUP, "consumer_group.get", True, Route("GET", _G), is_lookup=True),
     CodeEntry(Code.LIST_GROUPS, "consumer_group.list", True, Route("GET", _T + "/consumer-groups")),
     CodeEntry(Code.CREATE_GROUP, "consumer_group.create", True, Route("POST", _T + "/consumer-groups", 201)),

@@ -27,8 +27,9 @@ def _patterns() -> list[_Pattern]:
     found = []
     for entry in sorted(TABLE.values(), key=lambda entry: entry.route.path.count("{") if entry.route else 0):
         if entry.route is not None:
-            pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", entry.route.path)
-            found.append(_Pattern(entry.route.method, re.compile(pattern), entry))
+            for path in filter(None, (entry.route.path, entry.later_path)):
+                pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)
+                found.append(_Pattern(entry.route.method, re.compile(pattern), entry))
     return found
 
 

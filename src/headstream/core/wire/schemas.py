@@ -114,6 +114,7 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
     own_shapes.ByNumberShape: lambda _: _by_number(_U64),
     own_shapes.ChangesShape: lambda _: {"type": "object", "additionalProperties": {"anyOf": [_U64, _TEXT, {"type": "null"}]}},
     groups.PartitionsShape: lambda _: _list_of(_U32),
+    system.DefaultShape: lambda _: _list_of(_unsigned(1)),
     system.TypesShape: lambda _: _list_of(_one_of(system.TYPE.members)),
     system.CachesShape: lambda _: {"type": "object", "additionalProperties": _CACHE},
     messages.PartitioningShape: lambda _: _PARTITIONING,
@@ -124,7 +125,7 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
 
 
 class Schemas:
-    """Schemas of shapes; those of records are collected by name in `components` and referenced."""
+    """Schemas of shapes; schemas of records are collected by name in `components` and referenced."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {"SentMessage": _SENT, "PolledMessage": _POLLED}
@@ -176,6 +177,11 @@ class Schemas:
         if kind is rights.StreamPermissions:
             return {"topics": self._map(rights.TopicPermissions)}
         more: dict[type[Record], dict[str, Schema | None]] = {
+            system.ClusterNode: {
+                **dict.fromkeys(("tcp_port", "quic_port", "http_port", "websocket_port")),
+                "endpoints": {"type": "object", "additionalProperties": _U32},
+                **dict.fromkeys(("role", "status"), _TEXT),
+            },
             system.ClientDetails: {"consumer_groups_count": _U32},
             groups.GroupMember: {"partitions_count": _U32},
             own_groups.GroupLag: {"lag": _U64},

@@ -1,9 +1,9 @@
 """Waiters: wakes callers that wait for messages of partitions.
 
-append, drop -> Waiters.ring(directory) -> Bell of each waiter of that partition -> it reads the files
+append, drop -> Waiters.notify(directory) -> each Waiter for that partition -> it reads the files
     DirectoryWatcher (watcher.py), for appends of other processes -> the same
 
-A partition is identified by its directory. A ring is a hint: the waiter always checks the files.
+A partition is identified by its directory. A notification is a hint: the waiter always checks the files.
 """
 
 from __future__ import annotations
@@ -22,73 +22,73 @@ _LAST_CHECK_S: Final = 0.02
 """Polling intervals of waiters without notification: short at first, then longer."""
 
 
-class Ringable(Protocol):
+class Notifiable(Protocol):
     """Receives notifications of changed directories."""
 
-    def ring(self, directory: str) -> None:
+    def notify(self, directory: str) -> None:
         """Note that a directory possibly has something new; called on any thread, must return quickly."""
 
 
-class Bell:
-    """The wakeup of one waiter; any thread rings it."""
+class Waiter:
+    """One waiting caller; any thread notifies it."""
 
-    __slots__ = ("_called", "_rung")
+    __slots__ = ("_called", "_notified")
 
     def __init__(self) -> None:
         # A queue in C, unlike a Condition, is consistent after a Ctrl-C at any moment.
         self._called: SimpleQueue[None] = SimpleQueue()
-        self._rung: set[str] = set()
+        self._notified: set[str] = set()
 
-    def ring(self, directory: str) -> None:
+    def notify(self, directory: str) -> None:
         """Notify of a possible change in a directory."""
-        self._rung.add(directory)  # first: the woken waiter takes all of them
+        self._notified.add(directory)  # first: the woken waiter takes all of them
         if self._called.empty():
             self._called.put(None)
 
     def listen(self, timeout_s: float) -> set[str]:
-        """Return the directories rung since the last call, empty after the timeout."""
+        """Return the directories notified since the last call, empty after the timeout."""
         with suppress(Empty):
             self._called.get(timeout=timeout_s)
-        rung: set[str] = set()
-        while self._rung:
-            rung.add(self._rung.pop())
-        return rung
+        notified: set[str] = set()
+        while self._notified:
+            notified.add(self._notified.pop())
+        return notified
 
 
 class Waiters:
-    """All waiters for messages of one log; any thread. `bells` is always the same object, by directory, read-only."""
+    """All waiters for messages of one log; any thread. `registered` is always the same object, by directory, read-only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.bells: dict[str, list[Ringable]] = {}
+        self.registered: dict[str, list[Notifiable]] = {}
 
     def is_for(self, directory: str) -> bool:
         """Return whether a partition has waiters."""
-        return directory in self.bells
+        return directory in self.registered
 
-    def ring(self, directory: str) -> None:
+    def notify(self, directory: str) -> None:
         """Wake the waiters of a partition; almost free without waiters."""
-        bells = self.bells.get(directory)
-        if bells is not None:
-            for bell in tuple(bells):
-                bell.ring(directory)
+        registered = self.registered.get(directory)
+        if registered is not None:
+            for waiter in tuple(registered):
+                waiter.notify(directory)
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         """Wake all waiters."""
         with self._lock:
-            directories = tuple(self.bells)
+            directories = tuple(self.registered)
         for directory in directories:
-            self.ring(directory)
+            self.notify(directory)
 
     @contextmanager
-    def bell(self, directories: Collection[str]) -> Iterator[Bell]:
-        """Lend a bell that is rung for these directories while the body runs."""
-        bell = Bell()
+    def waiter(self, directories: Collection[str]) -> Iterator[Waiter]:
+        """Return a waiter that is notified of these directories while the body runs."""
+        waiter = Waiter()
         try:
-            self.add(directories, bell)
-            yield bell
+            self.add(directories, waiter)
+            yield waiter
         finally:
-            self.remove(directories, bell)
+            self.remove(directories, waiter)
 
     def wait_until(
         self,
@@ -102,11 +102,11 @@ class Waiters:
 
         Args:
             is_there: The condition, called with the directories that possibly changed; it reads the files.
-            watch: Called with directories before each check of the condition; returns whether appends to them ring.
+            watch: Called with directories before each check of the condition; returns whether appends to them notify.
         """
         until = monotonic() + timeout_s
         check_s = _FIRST_CHECK_S
-        with self.bell(directories) as bell:
+        with self.waiter(directories) as waiter:
             due = directories
             is_notified = True
             while True:
@@ -116,24 +116,24 @@ class Waiters:
                 rest = until - monotonic()
                 if rest <= 0:
                     return False
-                due = bell.listen(min(rest, _NOTIFIED_CHECK_S if is_notified else check_s)) or directories
+                due = waiter.listen(min(rest, _NOTIFIED_CHECK_S if is_notified else check_s)) or directories
                 check_s = min(check_s * 2, _LAST_CHECK_S)
 
-    def add(self, directories: Collection[str], bell: Ringable) -> None:
-        """Ring a bell for these directories, until it is removed."""
+    def add(self, directories: Collection[str], waiter: Notifiable) -> None:
+        """Notify a waiter of these directories until it is removed."""
         with self._lock:
             for directory in directories:
-                self.bells.setdefault(directory, []).append(bell)
+                self.registered.setdefault(directory, []).append(waiter)
 
-    def remove(self, directories: Collection[str], bell: Ringable) -> None:
-        """Stop ringing a bell; surplus calls are harmless."""
+    def remove(self, directories: Collection[str], waiter: Notifiable) -> None:
+        """Stop notifying a waiter; surplus calls are harmless."""
         with self._lock:
             for directory in directories:
-                self._drop(directory, bell)
+                self._drop(directory, waiter)
 
-    def _drop(self, directory: str, bell: Ringable) -> None:
-        bells = self.bells.get(directory, [])
-        if bell in bells:
-            bells.remove(bell)
-            if not bells:
-                del self.bells[directory]
+    def _drop(self, directory: str, waiter: Notifiable) -> None:
+        registered = self.registered.get(directory, [])
+        if waiter in registered:
+            registered.remove(waiter)
+            if not registered:
+                del self.registered[directory]

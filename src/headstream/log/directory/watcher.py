@@ -1,6 +1,6 @@
 """DirectoryWatcher: notifications of appends by other processes, from the operating system instead of polling.
 
-    the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.ring(directory)
+    the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.notify(directory)
 
 A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that
 is behind, and so never waits, costs neither the writer nor this process anything.
@@ -102,7 +102,7 @@ class DirectoryWatcher:
 
     def _handle(self, change: WatchEvent) -> None:
         if change.watch == OVERFLOWN:
-            self._waiting.ring_all()
+            self._waiting.notify_all()
             return
         with self._lock:
             directory = self._directories.get(change.watch)
@@ -114,7 +114,7 @@ class DirectoryWatcher:
                 return  # messages are committed by their index entry, which comes next
             elif not self._waiting.is_for(directory):
                 self._remove(directory)
-        self._waiting.ring(directory)
+        self._waiting.notify(directory)
 
     def close(self) -> None:
         """Remove all watches and stop the thread."""

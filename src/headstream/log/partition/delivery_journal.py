@@ -4,7 +4,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
 
     head     magic "HSDELIVR" | version u32 | name_length u8 | zero 3 | generation of the partition u64 | name | zero to byte 512
     record   size u32 | check u32 (CRC-32C of the body, seeded with the record's byte position) | body
-    body     base u64 | stored_us u64 | frontier u64 | poisoned_count u64 | count u32 | entry ...
+    body     base u64 | stored_us u64 | begun_until u64 | poisoned_count u64 | count u32 | entry ...
     entry    1 | from u64 | until u64                             waits
              2 | from u64 | until u64                             done
              3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
@@ -243,7 +243,7 @@ def _encode(state: DeliveryState, touched: Touched) -> bytes:
         *((_EXPIRED, touched.expired), (_DEFERRED, touched.deferred), (_EXTENDED, extended)),
     )
     writer = Writer()
-    for number in (state.base, state.stored_us, state.frontier, state.poisoned_count):
+    for number in (state.base, state.stored_us, state.begun_until, state.poisoned_count):
         writer.push_u64(number)
     writer.push_u32(len(leases) + len(failing) + len(touched.given_up) + sum(len(list(each)) for _, each in entries))
     for lease in leases:
@@ -324,7 +324,7 @@ def _pull_attempt(reader: Reader) -> Attempt:
 
 
 def _apply(state: DeliveryState, reader: Reader) -> None:
-    state.base, state.stored_us, state.frontier, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
+    state.base, state.stored_us, state.begun_until, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
     for _ in range(reader.pull_u32("the count of entries")):
         kind = reader.pull_u8("the kind of an entry")
         if kind in (_FAILING, _TRIED):
@@ -345,7 +345,7 @@ def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, sec
     if token not in state.leases:  # it ended long ago
         return
     if kind == _SETTLED:
-        state.settle(token, first, second)
+        state.finish_leased(token, first, second)
     elif kind == _ENDED:
         state.expire(token, first, second)
     else:

@@ -1,6 +1,6 @@
 """DeliveryState: the unfinished messages of a group in one partition, and how steps change them. Pure; time is an argument.
 
-A message before the frontier is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
+A message before `begun_until` is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
 `failing` alone. A leased or deferred message that has failed before is in `failing` too.
 """
 
@@ -28,7 +28,7 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
 MAX_GIVEN_UP: Final = 100
-"""Messages that were given up whose stories are kept: the newest ones. All are in the dead letter."""
+"""Messages that were given up whose histories are kept: the newest ones. All are in the dead letter."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class DeliveryState:
     Attributes:
         base: The committed offset when the state was stored last. A smaller one that was committed later is a rewind; one that
             was committed earlier is what a power cut left, and changes nothing.
-        frontier: One past the last message that was begun.
+        begun_until: One past the last message that was begun.
         poisoned_count: How many messages went into the dead letter.
         given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
@@ -72,7 +72,7 @@ class DeliveryState:
     """
 
     def __init__(self) -> None:
-        self.base = self.stored_us = self.frontier = self.poisoned_count = 0
+        self.base = self.stored_us = self.begun_until = self.poisoned_count = 0
         self.pending = OffsetRanges()
         self.failing: dict[int, Delivery] = {}
         self.given_up: deque[Delivery] = deque(maxlen=MAX_GIVEN_UP)
@@ -100,7 +100,7 @@ class DeliveryState:
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
-        self.frontier = max(self.frontier, committed)
+        self.begun_until = max(self.begun_until, committed)
         if self.first_open() < committed:
             self.finish(0, committed)
         return is_rewound
@@ -109,12 +109,12 @@ class DeliveryState:
         """Forget everything: the group begins at an offset."""
         stored_us, count = self.stored_us, self.poisoned_count
         self.__init__()  # type: ignore[misc]
-        self.base = self.frontier = offset
+        self.base = self.begun_until = offset
         self.stored_us, self.poisoned_count = stored_us, count
 
     def first_open(self) -> int:
         """Return the first offset that is not done."""
-        candidates = [self.frontier, *self.failing]
+        candidates = [self.begun_until, *self.failing]
         for ranges in (*self._waiting, self.leased):
             if ranges.first is not None:
                 candidates.append(ranges.first)
@@ -126,8 +126,8 @@ class DeliveryState:
         for ranges in (*self._waiting, self.leased):
             for each in ranges.within(from_offset, until_offset):
                 found.add(*each)
-        if self.frontier < until_offset:
-            found.add(max(self.frontier, from_offset), until_offset)
+        if self.begun_until < until_offset:
+            found.add(max(self.begun_until, from_offset), until_offset)
         return list(found)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
@@ -171,7 +171,7 @@ class DeliveryState:
         self.failing[offset] = changed
 
     def give_up(self, each: Delivery) -> None:
-        """Keep the story of a message that is in the dead letter; a repeated one changes nothing."""
+        """Keep the history of a message that is in the dead letter; a repeated one changes nothing."""
         if all(known.offset != each.offset for known in self.given_up):
             self.given_up.append(each)
 
@@ -208,7 +208,7 @@ class DeliveryState:
             self.leased.add(from_offset, until_offset)
         self.leases[lease.token] = lease
 
-    def settle(self, token: int, from_offset: int, until_offset: int) -> None:
+    def finish_leased(self, token: int, from_offset: int, until_offset: int) -> None:
         """Record that leased messages are done, as their worker says."""
         self._give_back(token, from_offset, until_offset)
         self.leases[token].settled.add(from_offset, until_offset)
@@ -244,7 +244,7 @@ class DeliveryState:
             pending = OffsetRanges(each for ranges in (*self._waiting, self.leased) for each in ranges)
             for offset in self.failing:
                 pending.remove(offset, offset + 1)
-        return PartitionDeliveries(base, self.frontier, tuple(pending), failing, now_us, self.poisoned_count)
+        return PartitionDeliveries(base, self.begun_until, tuple(pending), failing, now_us, self.poisoned_count)
 
 
 def record_failure(

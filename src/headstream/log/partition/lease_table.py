@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an open message, those of a key in their order, and return whether it waits for none."""
+        """Add an open message, after earlier messages of its key, and return whether it waits for none of them."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -106,7 +106,7 @@ class LeaseKeys:
             heapq.heappush(self._ready, offset)
 
     def take(self, count: int, pending: OffsetRanges) -> list[int]:
-        """Return at most so many of the messages that can be leased and wait for no other, in the order of their offsets."""
+        """Return messages that can be leased and wait for no other, at most `count`, by ascending offset."""
         taken: list[int] = []
         while self._ready and len(taken) < count:
             offset = heapq.heappop(self._ready)
@@ -190,8 +190,8 @@ class LeaseTable:
             lease = state.leases.get(token)
             for begin, until in [] if lease is None else _ending(lease, offset):
                 for each in state.failing_within(begin, until):
-                    story = state.failing[each]
-                    failed = record_failure(story, story.failures + 1, _ended(lease), 0, now_us, *_who(lease))
+                    history = state.failing[each]
+                    failed = record_failure(history, history.failures + 1, _ended(lease), 0, now_us, *_who(lease))
                     state.failing[each] = failed
                     self._set_due(each, steady_us)
                     outcome.failing.append(each)
@@ -212,11 +212,11 @@ class LeaseTable:
     def grant(
         self, count: int, lease: Lease, *, attempts: int | None, end: int, steady_us: int, now_us: int
     ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
-        """Lease messages: one that failed before, alone, or else those that wait and those behind the frontier.
+        """Lease messages: one that failed before, alone, or else those that wait and those behind `begun_until`.
 
         Args:
             attempts: After how many attempts a message is given up; None sets no limit.
-            end: The end of the partition; with keys, only messages before the frontier are leased.
+            end: The end of the partition; with keys, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state
         offset = self._take_repeated(outcome, attempts, now_us, steady_us)
@@ -261,7 +261,7 @@ class LeaseTable:
     def _lend(self, lease: Lease, steady_us: int) -> None:
         self.state.lend(lease)
         for begin, until in lease.offsets:
-            self.state.frontier = max(self.state.frontier, until)
+            self.state.begun_until = max(self.state.begun_until, until)
             for each in self.state.failing_within(begin, until):
                 self._due_of.pop(each, None)
         self._set_end(lease.token, _WHOLE, steady_us + lease.lease_us)
@@ -308,8 +308,8 @@ class LeaseTable:
             until = min(until, begin + count)
             into.add(begin, until)
             count -= until - begin
-        if count > 0 and state.frontier < end and self.can_begin:
-            into.add(state.frontier, min(state.frontier + count, end))
+        if count > 0 and state.begun_until < end and self.can_begin:
+            into.add(state.begun_until, min(state.begun_until + count, end))
 
     def _describe_ranges(self, offsets: OffsetRanges) -> Iterable[LeasedRange]:
         for begin, until in offsets:
@@ -334,7 +334,7 @@ class LeaseTable:
 
     # -- what workers say -----------------------------------------------------------------------------------------
 
-    def settle(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
+    def apply_changes(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
         """Apply steps, except that a poisoned message only gets its reason."""
         outcome = LeaseOutcome()
         for change in changes:
@@ -367,10 +367,10 @@ class LeaseTable:
                 outcome.extended.append((lease.token, offset))
             outcome.transitions.append(Transition(TransitionKind.EXTENDED, begin, until, lease.worker, delay_us=change.delay_us))
             return
-        stories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
+        histories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
         for offset in [offset for offset in lease.extended if begin <= offset < until]:
             self._end_of.pop((lease.token, offset), None)
-        state.settle(lease.token, begin, until)
+        state.finish_leased(lease.token, begin, until)
         outcome.settled.append((lease.token, begin, until))
         if not len(lease.offsets):
             self._end_of.pop((lease.token, _WHOLE), None)
@@ -380,12 +380,12 @@ class LeaseTable:
             reason = change.reason if change.reason == SKIPPED else ""
             outcome.transitions.append(Transition(TransitionKind.ACKED, begin, until, lease.worker, reason=reason))
         elif change.step in (LeaseStep.RELEASED, LeaseStep.DEFERRED):
-            self._put_back(outcome, change.step, stories, begin, until, steady_us)
+            self._put_back(outcome, change.step, histories, begin, until, steady_us)
             kind = TransitionKind.RELEASED if change.step is LeaseStep.RELEASED else TransitionKind.DEFERRED
             outcome.transitions.append(Transition(kind, begin, until, lease.worker))
         else:
             outcome.failed_count += 1
-            known = stories.get(begin, Delivery(begin))
+            known = histories.get(begin, Delivery(begin))
             changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us, *_who(lease))
             if change.step is LeaseStep.POISONED:
                 changed = replace(changed, reason=change.reason)
@@ -400,18 +400,18 @@ class LeaseTable:
             self.keys.finish(begin, until)
 
     def _put_back(
-        self, outcome: LeaseOutcome, step: LeaseStep, stories: dict[int, Delivery], begin: int, until: int, steady_us: int
+        self, outcome: LeaseOutcome, step: LeaseStep, histories: dict[int, Delivery], begin: int, until: int, steady_us: int
     ) -> None:
         state = self.state
-        state.failing.update(stories)
-        outcome.failing += stories
+        state.failing.update(histories)
+        outcome.failing += histories
         if step is LeaseStep.DEFERRED:
             state.deferred.add(begin, until)
             outcome.deferred.append((begin, until))
             return
         state.wait(begin, until)
         outcome.waits += state.pending.within(begin, until)
-        for offset in stories:
+        for offset in histories:
             self._set_due(offset, steady_us)
         if self.keys is not None:
             self.keys.release(begin, until)
@@ -437,7 +437,7 @@ class LeaseTable:
             return "is given up" if each.reason else f"waits for attempt {each.failures + 1}"
         if offset in state.expired:
             return f"waits for attempt {_LEAST_REPEATED}"
-        return "waits for its first attempt" if offset >= state.frontier or offset in state.pending else "is done"
+        return "waits for its first attempt" if offset >= state.begun_until or offset in state.pending else "is done"
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.log.system.access import open_private
 
 
@@ -36,7 +36,7 @@ class FileLock:
     def _hold(self, descriptor: int) -> None:
         """Keep a descriptor that has been locked, until release()."""
         self._descriptor = descriptor
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def release(self) -> None:
         """Release it; releasing twice is fine."""

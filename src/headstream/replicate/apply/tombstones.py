@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from headstream.replicate.apply.on_executors.fold import divide_by_tombstones
+from headstream.replicate.apply.unit_memory import Unit, UnitMemory, take_back
 from headstream.replicate.engines.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
@@ -21,15 +22,19 @@ _MOST_FILES: Final = 64
 """Number of small files that triggers a merge: a lookup opens each whose range of sequences overlaps."""
 
 
-class Tombstones:
+class Tombstones(UnitMemory):
     """The tombstones of one table, in a Delta table that is created at the first deletion."""
 
     def __init__(self, path: Path, keys: list[str]) -> None:
+        super().__init__()
         self._path = path
         self._keys = keys
         with self._translated():
             self._table = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
-            self._highest = "" if self._table is None else _highest(self._table)
+            self._highest = ""
+            if self._table is not None:
+                self._note_stored(self._table)
+                self._highest = _highest(self._table)
 
     @property
     def path(self) -> Path:
@@ -45,17 +50,17 @@ class Tombstones:
         """Write tombstones (key columns and `_hs_sequence`, in the table's types); required before the deletions are merged."""
         if not deletes.num_rows:
             return
+        if self._table is not None and self._undecided is None and len(self._table.file_uris()) > _MOST_FILES:
+            self.compact()
         with self._translated():
             if self._table is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                write_deltalake(str(self._path), deletes, mode="append")
-                self._table = DeltaTable(str(self._path))
             else:
                 self._widen(deletes.schema)
-                write_deltalake(self._table, deletes, mode="append")
+            place = str(self._path) if self._table is None else self._table
+            write_deltalake(place, deletes, mode="append", commit_properties=self._commit_properties())
+            self._table = self._table or DeltaTable(str(self._path))
         self._highest = max(self._highest, pc.max(deletes["_hs_sequence"]).as_py())
-        if len(self._table.file_uris()) > _MOST_FILES:
-            self.compact()
 
     def _widen(self, schema: pa.Schema) -> None:
         """Rewrite the tombstones if the types of the table's key columns have changed."""
@@ -124,6 +129,18 @@ class Tombstones:
             with self._translated():
                 self._table.optimize.compact()
                 self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def _take_back(self, unit: Unit) -> None:
+        with self._translated():
+            if DeltaTable.is_deltatable(str(self._path)):  # the append can have failed too
+                self._table = DeltaTable(str(self._path))
+                take_back(self._table, unit)
+                self._highest = _highest(self._table)
+
+    def _retain(self) -> None:
+        if self._table is not None:
+            with self._translated():
+                write_deltalake(self._table, pa.schema(self._table.schema().to_arrow()).empty_table(), mode="append")
 
     def _translated(self) -> Translated:
         return Translated(self._path, "the table's deletions cannot be read or written")

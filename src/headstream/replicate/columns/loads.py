@@ -14,8 +14,9 @@ same floor, AGAIN_MARK is added.
     ".1690000000000000"                                        a row of the first load: below every change
     "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time in us
 
-A load is over when the table has a change above its floor: rows below its first possible place, which it did not contain, no
-longer exist in the source. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
+A load is over when the table has a change above its floor, or when the source marks its last row: rows below its first
+possible place, which it did not contain, no longer exist in the source. A source that marks first and last rows marks the only
+row of a load as its last one. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
 spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once
 everything logged before it is read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
 load.
@@ -49,14 +50,16 @@ between two marks then count as newer than a load that begins there."""
 MOST_PAST_MARKS: Final = 256
 """Most steps of H stored for read rows, for loads whose rows are logged after all changes around them; thinned likewise."""
 _BATCH_PAST_MARKS: Final = 16
+MARGIN_US: Final = 2_000_000
+"""How long before its first row, by their log times, rows of a load can be logged in other partitions; and its last row."""
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
 class TableNotice(NamedTuple):
-    """What a message says of a whole target: `truncated` up to a change sequence, or a `load` begins.
+    """An event of a whole target: `truncated` up to a change sequence, or it has the first or last row of a load.
 
     Args:
-        kind: `truncated` or `load`.
+        kind: `truncated`, `load` (the first row) or `loaded` (the last one).
         sequence: The position of a truncation.
         logged_us: When the log took the message, microseconds since 1970 UTC.
     """
@@ -89,7 +92,7 @@ class Loads:
 
     Args:
         loads: The newest ones, oldest first.
-        read_until_us: Everything logged before this time is learned, and rows logged before it are placed. Initially 1: messages
+        read_until_us: Everything logged before this time is observed, and rows logged before it are placed. Initially 1: messages
             of sources without log times have time 0, and belong to one load.
         highest: H of that time.
         changed_us: When the first change newer than everything before the newest load's last row was logged.
@@ -102,6 +105,9 @@ class Loads:
         settled: Rows with a place below this text have been removed.
         truncations: The newest ones: when each was logged, and its position among the changes. Rows up to it no longer exist.
         truncation_count: How many there were.
+        closed_us: When the newest last row of a load that counts was logged: loads begun until then are over.
+        firsts: When further first rows were logged.
+        lasts: When further last rows were logged.
     """
 
     loads: list[Load] = field(default_factory=list)
@@ -117,6 +123,9 @@ class Loads:
     settled: str = ""
     truncations: list[Mark] = field(default_factory=list)
     truncation_count: int = 0
+    closed_us: int = -1
+    firsts: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
 
     @property
     def vanished(self) -> str | None:
@@ -132,7 +141,8 @@ class Loads:
         over = [
             load
             for load in self.loads
-            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self.newest_change > load.floor)
+            if max(self.ended_us, self.closed_us) >= load.begun_us
+            or (load.ended_us >= load.begun_us and self.newest_change > load.floor)
         ]
         bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
         bounds = sorted([*bounds, *((f"{sequence}{LOAD_MARK}", logged_us) for logged_us, sequence in self.truncations)])
@@ -169,6 +179,24 @@ class Loads:
         begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
         self.ended_us = max([self.ended_us, *begun_us])
 
+    def mark_first(self, at_us: int) -> bool:
+        """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
+
+        Returns:
+            Whether that is new, and a further load of the table.
+        """
+        is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
+        if at_us > self.closed_us:
+            self.firsts = sorted({*self.firsts, at_us})
+        if not self.begin(at_us - MARGIN_US):
+            self.begin(at_us)
+        return is_further
+
+    def mark_last(self, at_us: int) -> None:
+        """Note when the last row of a load was logged; its effect waits until everything logged before is read."""
+        if at_us > self.closed_us:
+            self.lasts = sorted({*self.lasts, at_us})
+
     def truncate(self, sequence: str, logged_us: int) -> None:
         """Note that the table was truncated at a position among its changes; repeating it changes nothing."""
         known = [*(position for _, position in self.truncations)]
@@ -176,11 +204,11 @@ class Loads:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
             self.truncation_count += 1
 
-    def settle(self) -> None:
+    def mark_vanished_removed(self) -> None:
         """Record that the vanished rows are removed."""
         self.settled = self.vanished or self.settled
 
-    def learn(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
+    def observe(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
         """Update the loads from a batch of changes; return whether it contains REFRESH rows.
 
         Repeating a batch changes nothing.
@@ -195,8 +223,8 @@ class Loads:
             is_load = _is_load(changes).to_numpy(zero_copy_only=False)
             has_loads = bool(is_load.any())
             if has_loads:
-                self._learn_rows(np.sort(logged[is_load]), gap_us)
-            self._learn_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
+                self._observe_rows(np.sort(logged[is_load]), gap_us)
+            self._observe_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
         self._fold(max(read_until_us, self.read_until_us), gap_us)
         return has_loads
 
@@ -204,7 +232,7 @@ class Loads:
         """Return changes with their places as `_hs_sequence`, without those that a settled load has removed.
 
         Args:
-            changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
+            changes: Decoded changes that observe() has seen, REFRESH rows only from before `read_until_us`.
             keeps_all: Whether the table retains rows that loads have removed: such changes are merged, and removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
@@ -229,7 +257,7 @@ class Loads:
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
     def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
-        """Return the sequences with those of late changes below the first load that began after they were logged."""
+        """Return the sequences, with late changes placed below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
             begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
@@ -241,9 +269,9 @@ class Loads:
                 self.has_below_first = self.has_below_first or not load.floor
         return sequences
 
-    def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
+    def _observe_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
         for late_us in sorted({*times_us[times_us < self.read_until_us].tolist()}):
-            self._learn_late_row(late_us, gap_us)
+            self._observe_late_row(late_us, gap_us)
         new = times_us[times_us >= self.read_until_us]
         if not new.size:
             return
@@ -257,7 +285,7 @@ class Loads:
                 spans.append((first, last))
         self.spans = spans
 
-    def _learn_late_row(self, at_us: int, gap_us: int) -> None:
+    def _observe_late_row(self, at_us: int, gap_us: int) -> None:
         """Assign a REFRESH row logged before `read_until_us` to a load: a near one, or a new one between two."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
@@ -282,7 +310,7 @@ class Loads:
         number = bisect_left(self.past, (at_us, "")) - 1
         return self.past[number][1] if number >= 0 else ""
 
-    def _learn_changes(
+    def _observe_changes(
         self, changes: pa.Table, rows: npt.NDArray[np.int64], logged: npt.NDArray[np.int64], read_until_us: int
     ) -> None:
         times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks()
@@ -338,6 +366,7 @@ class Loads:
                 self._raise(*marks[taken])
                 taken += 1
 
+        self._close(until_us)
         for first_us, last_us, is_begun in self._due(until_us):
             take(first_us)
             newest = self.loads[-1] if self.loads else None
@@ -356,6 +385,16 @@ class Loads:
         del marks[:taken]
         self.past = thinned(self.past, MOST_PAST_MARKS)
         self.read_until_us = until_us
+
+    def _close(self, until_us: int) -> None:
+        """End the loads whose last rows were logged before a time; one without a first row has that row alone."""
+        for at_us in [us for us in self.lasts if us < until_us]:
+            begin_us = max(at_us - MARGIN_US, self.closed_us + 1, self.read_until_us)
+            if begin_us <= at_us and not any(us <= at_us + MARGIN_US for us in self.firsts):
+                self.begins = sorted([*self.begins, begin_us])
+            self.closed_us = at_us
+            self.firsts = [us for us in self.firsts if us > at_us + MARGIN_US]
+        self.lasts = [us for us in self.lasts if us >= until_us]
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
         """Remove and return begins before a time: (first row, last row before it, False), or (begin by hand, before it, True)."""
@@ -401,6 +440,7 @@ class Loads:
             past, spans = ([(first, second) for first, second in document[name]] for name in ("past", "spans"))
             cut = [(us, sequence) for us, sequence in document.get("truncations", ())]
             known["truncation_count"] = document.get("truncation_count", 0)
+            known |= {name: document[name] for name in ("closed_us", "firsts", "lasts") if name in document}
             return cls(loads=loads, marks=marks, past=past, spans=spans, truncations=cut, **known)
         steps: list[Mark] = []
         for us, sequence in sorted(marks):

@@ -11,7 +11,7 @@ and the result does not depend on the order of changes, on their micro-batches, 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
     an insert           writes every column (a full load's row too), those that its schema does not have with null
-    an update           writes the columns that it carries, at most those of its schema: columns dropped at the source remain
+    an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
 Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the other
 changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.
@@ -234,11 +234,11 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], 
 
 
 @dataclass(slots=True)
-class _Occupant:
+class _KeyHolder:
     """A row at a key: its place of arrival, its newest upsert, the unit in which it arrived, and whether from another key."""
 
     row: KnownRow
-    born: str
+    inserted: str
     upsert: str
     unit: str
     moved: bool = False
@@ -248,45 +248,45 @@ class _Occupant:
 class _Place:
     """A key during replay: its rows, oldest first, its highest deletion, and the row that left it last."""
 
-    occupants: list[_Occupant] = field(default_factory=list)
+    holders: list[_KeyHolder] = field(default_factory=list)
     deletion: str = ""
     last: KnownRow = KnownRow()
 
     def enter(self, unit: str) -> None:
         """Begin or continue a unit: of the rows from before it only the newest remains."""
-        others = [one for one in self.occupants if one.unit != unit]
+        others = [one for one in self.holders if one.unit != unit]
         if len(others) > 1:
-            self.occupants = [others[-1], *(one for one in self.occupants if one.unit == unit)]
+            self.holders = [others[-1], *(one for one in self.holders if one.unit == unit)]
 
     def delete(self, sequence: str) -> None:
-        if self.occupants:
-            self.last = self.occupants[-1].row
-        self.occupants, self.deletion = [], sequence
+        if self.holders:
+            self.last = self.holders[-1].row
+        self.holders, self.deletion = [], sequence
 
-    def depart(self, sequence: str) -> _Occupant | None:
+    def depart(self, sequence: str) -> _KeyHolder | None:
         """Remove and return the row that has been here longest; rows that arrived after it in the same unit remain."""
-        gone = self.occupants.pop(0) if self.occupants else None
+        gone = self.holders.pop(0) if self.holders else None
         if gone is not None:
             self.last = gone.row
-        self.deletion = max(self.deletion, self.occupants[0].born) if self.occupants else sequence
+        self.deletion = max(self.deletion, self.holders[0].inserted) if self.holders else sequence
         return gone
 
-    def arrive(self, arrived: _Occupant) -> KnownRow:
+    def arrive(self, arrived: _KeyHolder) -> KnownRow:
         """Add a row and return its columns; if the same change brought it before, those that were known then are among them."""
-        for occupant in self.occupants:
-            if occupant.born == arrived.born:
-                occupant.row = occupant.row.join(arrived.row)
-                return occupant.row
-        self.occupants.append(arrived)
+        for holder in self.holders:
+            if holder.inserted == arrived.inserted:
+                holder.row = holder.row.join(arrived.row)
+                return holder.row
+        self.holders.append(arrived)
         return arrived.row
 
     def upsert(self, event: KeyEvent) -> None:
         row = event.row.since(self.deletion)
-        if self.occupants:
-            occupant = self.occupants[-1]
-            occupant.row, occupant.upsert = occupant.row.join(row), event.sequence
+        if self.holders:
+            holder = self.holders[-1]
+            holder.row, holder.upsert = holder.row.join(row), event.sequence
         else:
-            self.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
+            self.holders.append(_KeyHolder(row, event.sequence, event.sequence, event.unit))
 
 
 def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow]] | None = None) -> dict[Key, KeyState]:
@@ -315,14 +315,14 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
                 row = event.row
             else:
                 row = gone.row.moved(event.sequence).join(event.row)
-            row = place.arrive(_Occupant(row, event.sequence, event.sequence, event.unit, moved=True))
+            row = place.arrive(_KeyHolder(row, event.sequence, event.sequence, event.unit, moved=True))
             if incomplete is not None and row.base.version == ABSENT_VERSION:
                 incomplete.append((event, row))
     return {key: _state(place) for key, place in places.items()}
 
 
 def _state(place: _Place) -> KeyState:
-    if not place.occupants:
+    if not place.holders:
         return KeyState(place.deletion, "", place.last)
-    newest = place.occupants[-1]
+    newest = place.holders[-1]
     return KeyState(place.deletion, newest.upsert, newest.row, place.deletion)

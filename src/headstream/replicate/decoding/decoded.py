@@ -1,4 +1,4 @@
-"""What decoding makes of raw messages, and the rows in which executors send it to the driver.
+"""The result of decoding raw messages, and the rows in which executors send it to the driver.
 
 A message ends in one of six categories:
 
@@ -22,15 +22,15 @@ from typing import Final
 
 import pyarrow as pa
 
+from headstream.replicate.columns.change_statistics import ChangeStatistics, StoredChanges, join_statistics, statistics_of
 from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import read_ipc, write_ipc
-from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes
 
 DECODED_SCHEMA: Final = pa.schema(
     [
-        pa.field("kind", pa.string(), nullable=False),  # a category of raw messages, events, changes, traits or totals
-        pa.field("schema_id", pa.string()),  # of changes and traits
+        pa.field("kind", pa.string(), nullable=False),  # a category of raw messages, events, changes, statistics or totals
+        pa.field("schema_id", pa.string()),  # of changes and statistics
         pa.field("count", pa.int64(), nullable=False),  # number of messages
         pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream; of totals a JSON object
     ]
@@ -55,7 +55,7 @@ class Decoded:
         findings: Warning for the user -> number of messages concerned.
         times: Log times of all messages by partition, in the order in which they were read.
         contexts: Trace contexts of sampled messages, if requested.
-        notices: What messages say of whole targets.
+        notices: Events of whole targets.
     """
 
     metadata: Sequence[pa.RecordBatch] = ()
@@ -104,7 +104,7 @@ class Decoded:
     def message_count(self) -> int:
         """Number of input messages."""
         raw = sum(batch.num_rows for batches in (self.metadata, self.waiting, self.dead) for batch in batches)
-        stored = sum(stored.traits.count for stored in self.stored.values())
+        stored = sum(stored.statistics.count for stored in self.stored.values())
         return int(raw + self.rows_in_driver + stored + self.unwanted + self.tombstones)
 
     @property
@@ -149,11 +149,11 @@ class Decoded:
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in parts}
         return replace(self, changes={**self.changes, **fetched}, stored=stored)
 
-    def to_batch(self, *, with_traits: bool = False) -> pa.RecordBatch:
+    def to_batch(self, *, with_statistics: bool = False) -> pa.RecordBatch:
         """Return it as one batch of DECODED_SCHEMA, to send from an executor to the driver.
 
         Args:
-            with_traits: Whether to add the traits of its changes, for a driver that does not get the changes.
+            with_statistics: Whether to add the statistics of its changes, for a driver that does not get the changes.
         """
         raw = {"metadata": self.metadata, "waiting": self.waiting, "dead": self.dead, "events": self.events}
         rows: list[tuple[str, str | None, int, bytes]] = []
@@ -162,9 +162,9 @@ class Decoded:
         for schema_id, batches in self.changes.items():
             for batch in batches:
                 rows.append(("changes", schema_id, batch.num_rows, write_ipc(batch)))
-                if with_traits:
-                    traits = traits_of(pa.Table.from_batches([batch])).encode()
-                    rows.append(("traits", schema_id, batch.num_rows, traits))
+                if with_statistics:
+                    statistics = statistics_of(pa.Table.from_batches([batch])).encode()
+                    rows.append(("statistics", schema_id, batch.num_rows, statistics))
         names = ("unwanted", "tombstones", "size_bytes", "findings", "times", "contexts", "notices")
         rows.append(("totals", None, 0, json.dumps({name: getattr(self, name) for name in names}).encode()))
         columns = list(zip(*rows, strict=True))
@@ -172,14 +172,14 @@ class Decoded:
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
 
     @classmethod
-    def from_table(cls, table: pa.Table, store: Callable[[str, ChangeTraits], StoredChanges] | None = None) -> Decoded:
+    def from_table(cls, table: pa.Table, store: Callable[[str, ChangeStatistics], StoredChanges] | None = None) -> Decoded:
         """Rebuild the results that executors sent, the reverse of to_batch().
 
         Args:
-            store: A schema id and traits -> the changes that stay there; required for results with traits.
+            store: A schema id and statistics -> the changes that stay there; required for results with statistics.
         """
         parts: list[Decoded] = []
-        traits: dict[str, list[ChangeTraits]] = {}
+        statistics: dict[str, list[ChangeStatistics]] = {}
         for kind, schema_id, content in zip(*(table[name] for name in ("kind", "schema_id", "content")), strict=True):
             match kind.as_py():
                 case "totals":
@@ -187,11 +187,15 @@ class Decoded:
                     times = [PartitionTimes(*each) for each in totals.pop("times")]
                     notices = [TableNotice(*each) for each in totals.pop("notices")]
                     parts.append(cls(times=times, notices=notices, **totals))
-                case "traits":
-                    traits.setdefault(schema_id.as_py(), []).append(ChangeTraits.decode(content.as_buffer()))
+                case "statistics":
+                    statistics.setdefault(schema_id.as_py(), []).append(ChangeStatistics.decode(content.as_buffer()))
                 case "changes":
                     parts.append(cls(changes={schema_id.as_py(): read_ipc(content.as_buffer()).to_batches()}))
                 case raw:
                     parts.append(cls(**{raw: read_ipc(content.as_buffer()).to_batches()}))
-        stored = {} if store is None else {schema_id: store(schema_id, join_traits(found)) for schema_id, found in traits.items()}
+        stored = (
+            {}
+            if store is None
+            else {schema_id: store(schema_id, join_statistics(found)) for schema_id, found in statistics.items()}
+        )
         return replace(cls.join(parts), stored=stored)

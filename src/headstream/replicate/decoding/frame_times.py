@@ -77,7 +77,7 @@ class FrameTimes:
             times: The log times of its messages, in the order of their offsets.
         """
         if batch_id > self._batch:  # else it is a rerun
-            self._learn(batch_id, times)
+            self._observe(batch_id, times)
         self._seen_us[batch_id] = max((most_us for most_us, _ in self._reached.values()), default=0)
         self._seen_us = dict(sorted(self._seen_us.items())[-_KEPT_BATCHES:])
         planned = self._planned(batch_id)
@@ -88,7 +88,7 @@ class FrameTimes:
             found.append(max(most_us - back_us, caught_up_us if partition in caught_up else 0))
         return min(found, default=None)
 
-    def _learn(self, batch_id: int, times: Iterable[PartitionTimes]) -> None:
+    def _observe(self, batch_id: int, times: Iterable[PartitionTimes]) -> None:
         for one in times:
             most_us, back_us = self._reached.get((one.topic, one.partition), (one.least_us, 0))
             back_us = max(back_us, one.back_us, most_us - one.least_us)

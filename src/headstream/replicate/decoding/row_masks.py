@@ -71,7 +71,7 @@ def settle_masks(
     if orders is not None:
         wanted = schema.settings.mask_order
         order = orders.find(lineage) if wanted == "auto" else wanted
-        if order is None and schema.ordinals and any(_tells_order(masks) for masks in (columns, changed)):
+        if order is None and schema.ordinals and any(_shows_order(masks) for masks in (columns, changed)):
             judged = _judge(columns, changed, values, ordinals)
             if judged is None and differences is not None and sequences is not None:
                 judged = _judge_changes(orders, schema, columns, changed, values, differences, sequences)
@@ -85,8 +85,8 @@ def settle_masks(
     return found
 
 
-def _tells_order(masks: pa.BinaryArray) -> bool:
-    """Return whether a mask means other columns in the other order: those of tables with at most eight columns never do."""
+def _shows_order(masks: pa.BinaryArray) -> bool:
+    """Return whether a mask means other columns in the other order; never for tables with at most eight columns."""
     return any(mask is not None and mask != mask[::-1] for mask in masks[:_JUDGED_ROWS].unique().to_pylist())
 
 

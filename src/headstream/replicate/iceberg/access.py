@@ -1,4 +1,4 @@
-"""What is used of pyiceberg beyond its documented API: reading and writing manifests, and commits of several updates.
+"""Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, time limits.
 
 pyiceberg's own appends and overwrites read the footers of data files, write no position deletes, and commit a snapshot, a schema
 and the expiry of snapshots one after the other. Here they are one commit. Another version of pyiceberg can change any of it:
@@ -7,13 +7,15 @@ run/mirrors.py says which ones were tested.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -44,7 +46,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.typedef import Record
+from requests import Session
 
+ANSWER_S: Final = 90.0
+"""How long a REST catalog may take to answer: longer than the end of a run waits, which so waits for one table's attempt only."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Files of one manifest: a change of one of them writes the others' entries again."""
@@ -52,8 +57,22 @@ _MOST_SMALL: Final = 20
 """Manifests of less than half as many files, beyond which the next commit joins them."""
 
 
+class _RestCatalog(RestCatalog):
+    """pyiceberg's REST catalog, whose requests have a time limit; pyiceberg's have none."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        session.request = functools.partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+        return session
+
+
+def limit_answers() -> None:
+    """Have pyiceberg's load_catalog() open REST catalogs whose requests end."""
+    AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: _RestCatalog(name, **properties)
+
+
 class FileStats(NamedTuple):
-    """What is known of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
+    """Statistics of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
 
     nulls: Mapping[int, int]
     lower: Mapping[int, bytes]
@@ -98,7 +117,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class Manifests:
-    """The manifests of one snapshot with one content, data files or position deletes, and those of the snapshot after it.
+    """The manifests of one snapshot with one content, data files or position deletes, and the manifests of the snapshot after it.
 
     Args:
         paths: Path of a manifest -> paths of its live files; the others are read.

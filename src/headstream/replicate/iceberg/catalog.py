@@ -1,4 +1,4 @@
-"""The Iceberg catalog of a pipeline, by pyiceberg's documented API, with the settings of the tables' object store."""
+"""The Iceberg catalog of a pipeline, with the settings of the tables' object store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog, load_catalog
 
+from headstream.replicate.iceberg.access import limit_answers
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.storage.places import Place, StorePlace
 
@@ -31,4 +32,5 @@ def open_catalog(settings: IcebergSettings, tables: Place) -> Catalog:
         found = {prop: str(value) for name, prop in names.items() if (value := getattr(storage, name)) is not None}
         if tables.scheme == "s3" and storage.path_style is False:
             found["s3.force-virtual-addressing"] = "true"
+    limit_answers()
     return load_catalog(settings.catalog_name, **{**found, **settings.catalog_properties})

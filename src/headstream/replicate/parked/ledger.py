@@ -1,7 +1,7 @@
 """The ledger: the messages that the pipeline has set aside, and their states, in one SQLite file of the checkpoint.
 
 The bytes of messages set aside are in the pipeline's own log; the ledger records their offsets, and what they wait for. Its
-unit is the parcel: messages that were set aside together, for one reason, and are consecutive in one topic.
+unit is the parked batch (a row of the table `parcels`): messages parked together, for one reason, and consecutive in one topic.
 Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
 
     parked      waits for its schema, or for its table, which is failing
@@ -19,7 +19,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -39,7 +39,7 @@ WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class ParkedBatch:
     """Messages that were set aside together.
 
     Args:
@@ -106,9 +106,9 @@ _MAY_COME_BACK: Final = (
     "state IN ('called', 'parked', 'delayed') AND (cause <> 'transaction' OR state = 'called' "
     "OR transaction_key NOT IN (SELECT key FROM open_transactions))"
 )
-_COLUMNS: Final = ", ".join(field.name for field in fields(Parcel))
-_values_of: Final = attrgetter(*(field.name for field in fields(Parcel)))
-_MARKS: Final = ", ".join("?" * len(fields(Parcel)))
+_COLUMNS: Final = ", ".join(field.name for field in fields(ParkedBatch))
+_values_of: Final = attrgetter(*(field.name for field in fields(ParkedBatch)))
+_MARKS: Final = ", ".join("?" * len(fields(ParkedBatch)))
 
 
 class Ledger:
@@ -165,40 +165,43 @@ class Ledger:
 
     def add(
         self,
-        parcels: Iterable[Parcel],
+        parked_batches: Iterable[ParkedBatch],
         *,
         done: Sequence[int] = (),
         marks: Mapping[str, str] | None = None,
         also: Record = no_record,
     ) -> None:
-        """Record parcels whose bytes are already in the log.
+        """Record parked batches whose bytes are already in the log.
 
         Args:
-            parcels: With id 0.
+            parked_batches: With id 0.
             marks: Texts stored with them, as by set_mark().
         """
-        rows = list(parcels)
+        rows = list(parked_batches)
         with self.transaction() as connection:
-            insert_parcels(connection, rows)
+            insert_parked_batches(connection, rows)
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.executemany(
                 "UPDATE parcels SET state = 'done', release = NULL WHERE id = ?", [(number,) for number in done]
             )
             also(connection)
 
-    def parcels(self, *states: str) -> list[Parcel]:
-        """Return the parcels in some states, the oldest first."""
+    def parked_batches(self, *states: str) -> list[ParkedBatch]:
+        """Return the parked batches in some states, the oldest first."""
         marks = ", ".join("?" * len(states))
         return self._select(f"state IN ({marks})", states)
 
-    def batch_parcels(self, batch: int) -> list[Parcel]:
-        """Return the parcels that a micro-batch has set aside, in any state."""
+    def parked_batches_of(self, batch: int) -> list[ParkedBatch]:
+        """Return the parked batches that a micro-batch has set aside, in any state."""
         return self._select("batch = ?", (batch,))
 
-    def forget_done(self) -> None:
-        """Drop parcels that are done; those of a micro-batch are retained until the next one begins."""
+    def forget_done(self, retained: Collection[int] = ()) -> None:
+        """Drop parked batches that are done, except those of some micro-batches; they are retained until the next one begins."""
+        places = ", ".join("?" * len(retained))
         with self.transaction() as connection:
-            connection.execute("DELETE FROM parcels WHERE state = 'done'")
+            connection.execute(
+                f"DELETE FROM parcels WHERE state = 'done' AND COALESCE(batch, -1) NOT IN ({places})", tuple(retained)
+            )
 
     def counts(self) -> dict[str, int]:
         """Return how many messages are in each state."""
@@ -242,30 +245,30 @@ class Ledger:
         read_until_us: int = 0,
         size_bytes: int = MAX_UNIT_BYTES,
     ) -> int | None:
-        """Select parcels for a release: closed transactions first, then the oldest; return its number; None if none is ready.
+        """Select parked batches for a release: closed transactions first, then the oldest; return its number, or None.
 
         Args:
-            count: Most messages of one release; a larger parcel, or a transaction, is released alone and whole.
+            count: Most messages of one release; a larger parked batch, or a transaction, is released alone and whole.
             size_bytes: The same in bytes.
             read_until_us: The log time before which everything is read: releases REFRESH rows that wait for it.
         """
         ids, ready = set(schema_ids), set(tables)
-        bundles: dict[Hashable, list[Parcel]] = {}
+        bundles: dict[Hashable, list[ParkedBatch]] = {}
         failing = self.waiting_tables() - ready
-        for parcel in self._select(_MAY_COME_BACK, ()):
-            if parcel.cause == "transaction" and parcel.state != "called" and parcel.table in failing:
+        for parked_batch in self._select(_MAY_COME_BACK, ()):
+            if parked_batch.cause == "transaction" and parked_batch.state != "called" and parked_batch.table in failing:
                 continue  # the rest of its transaction waits for the table, and is released with it
-            wanted = ready if parcel.cause == "table" else ids
-            is_ready = (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted
-            if parcel.cause == "load":
-                is_ready = (parcel.logged_until_us or 0) < read_until_us
-            if is_ready or parcel.state == "called" or parcel.cause == "transaction":
-                bundles.setdefault(_bundle_of(parcel), []).append(parcel)
-        chosen: list[Parcel] = []
+            wanted = ready if parked_batch.cause == "table" else ids
+            is_ready = (parked_batch.table if parked_batch.cause == "table" else parked_batch.schema_id) in wanted
+            if parked_batch.cause == "load":
+                is_ready = (parked_batch.logged_until_us or 0) < read_until_us
+            if is_ready or parked_batch.state == "called" or parked_batch.cause == "transaction":
+                bundles.setdefault(_bundle_of(parked_batch), []).append(parked_batch)
+        chosen: list[ParkedBatch] = []
         chosen_count = chosen_bytes = 0
         for bundle in sorted(bundles.values(), key=_age):
-            more = sum(parcel.count for parcel in bundle)
-            more_bytes = sum(parcel.size_bytes for parcel in bundle)
+            more = sum(parked_batch.count for parked_batch in bundle)
+            more_bytes = sum(parked_batch.size_bytes for parked_batch in bundle)
             if chosen and (chosen_count + more > count or chosen_bytes + more_bytes > size_bytes):
                 break
             chosen += bundle
@@ -275,7 +278,8 @@ class Ledger:
         number = int(self._value("release") or 0) + 1
         with self.transaction() as connection:
             connection.executemany(
-                "UPDATE parcels SET state = 'releasing', release = ? WHERE id = ?", [(number, parcel.id) for parcel in chosen]
+                "UPDATE parcels SET state = 'releasing', release = ? WHERE id = ?",
+                [(number, parked_batch.id) for parked_batch in chosen],
             )
             connection.execute("INSERT OR REPLACE INTO pipeline VALUES ('release', ?)", (str(number),))
         return number
@@ -285,31 +289,35 @@ class Ledger:
         ((number,),) = self._all("SELECT MIN(release) FROM parcels WHERE state = 'releasing'")
         return None if number is None else int(number)
 
-    def released(self, number: int) -> list[Parcel]:
-        """Return the parcels of a release, the oldest first."""
+    def released(self, number: int) -> list[ParkedBatch]:
+        """Return the parked batches of a release, the oldest first."""
         return self._select("state = 'releasing' AND release = ?", (number,))
 
     def finish_release(
         self,
         number: int,
-        again: Iterable[Parcel] = (),
+        again: Iterable[ParkedBatch] = (),
         marks: Mapping[str, str] | None = None,
         also: Record = no_record,
     ) -> None:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
+            again: Batches parked again: batches of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
         """
-        parcels = list(again)
+        parked_batches = list(again)
         with self.transaction() as connection:
             connection.executemany(
                 "UPDATE parcels SET state = 'parked', cause = ?, transaction_key = ?, release = ?, "
                 "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
-                [(p.cause, p.transaction_key, p.release, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
+                [
+                    (p.cause, p.transaction_key, p.release, p.table_schema, p.table_name, p.reason, p.id)
+                    for p in parked_batches
+                    if p.id
+                ],
             )
-            insert_parcels(connection, (p for p in parcels if not p.id))
+            insert_parked_batches(connection, (p for p in parked_batches if not p.id))
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))
             also(connection)
@@ -345,10 +353,10 @@ class Ledger:
         found = self._all("SELECT value FROM pipeline WHERE name = ?", (name,))
         return str(found[0][0]) if found else None
 
-    def _select(self, where: str, arguments: Sequence[object]) -> list[Parcel]:
-        names = [field.name for field in fields(Parcel)]
+    def _select(self, where: str, arguments: Sequence[object]) -> list[ParkedBatch]:
+        names = [field.name for field in fields(ParkedBatch)]
         rows = self._all(f"SELECT {_COLUMNS} FROM parcels WHERE {where} ORDER BY id", arguments)
-        return [Parcel(**dict(zip(names, row, strict=True))) for row in rows]
+        return [ParkedBatch(**dict(zip(names, row, strict=True))) for row in rows]
 
     def _all(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
         try:
@@ -358,26 +366,26 @@ class Ledger:
             raise StorageError(f"the pipeline's ledger cannot be read: {error}", where=str(self._path)) from error
 
 
-def insert_parcels(connection: sqlite3.Connection, parcels: Iterable[Parcel]) -> None:
-    """Add parcels within a transaction of the ledger; each gets a new id."""
-    rows = [(None, *_values_of(parcel)[1:]) for parcel in parcels]
+def insert_parked_batches(connection: sqlite3.Connection, parked_batches: Iterable[ParkedBatch]) -> None:
+    """Add parked batches within a transaction of the ledger; each gets a new id."""
+    rows = [(None, *_values_of(parked_batch)[1:]) for parked_batch in parked_batches]
     connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
 
 
-def _bundle_of(parcel: Parcel) -> Hashable:
-    """Return the key of parcels that are released together: a transaction, or the part of one unit that its table rejected.
+def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
+    """Return the key of parked batches that are released together: a transaction, or what its table rejected of a unit.
 
-    That unit is a release, or a micro-batch, which sets aside all of its parcels at one time.
+    That unit is a release, or a micro-batch, which parks all of them at one time.
     """
-    if parcel.transaction_key is not None:
-        return parcel.transaction_key
-    unit = ("batch", parcel.since_us) if parcel.release is None else ("release", parcel.release)
-    return parcel.id if parcel.cause != "table" else (parcel.table, unit)
+    if parked_batch.transaction_key is not None:
+        return parked_batch.transaction_key
+    unit = ("batch", parked_batch.since_us) if parked_batch.release is None else ("release", parked_batch.release)
+    return parked_batch.id if parked_batch.cause != "table" else (parked_batch.table, unit)
 
 
-def _age(bundle: list[Parcel]) -> tuple[bool, int]:
+def _age(bundle: list[ParkedBatch]) -> tuple[bool, int]:
     """Return a sort key that puts transactions first, then the oldest: messages set aside again have new ids."""
-    return bundle[0].cause != "transaction", min(parcel.since_us for parcel in bundle)
+    return bundle[0].cause != "transaction", min(parked_batch.since_us for parked_batch in bundle)
 
 
 def _named(marks: Mapping[str, str] | None) -> list[tuple[str, str]]:

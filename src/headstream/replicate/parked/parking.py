@@ -1,4 +1,4 @@
-"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log, grouped in parcels (ledger.py).
+"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log, grouped in parked batches (ledger.py).
 
 When a micro-batch is rerun after a crash, the messages that its first run set aside stay unchanged.
 """
@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRANSACTION, match_rows
 from headstream.replicate.parked.bounds import WaitingBounds
-from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch, Record, Table, no_record
 from headstream.replicate.parked.own_log import OwnLog
-from headstream.replicate.parked.requests import SetAsideRanges
+from headstream.replicate.parked.requests import ParkedRanges
 
 # A topic of the pipeline's own log that contains each message once, even after a crash between log and ledger writes.
 #
@@ -76,9 +76,9 @@ PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 MAX_RELEASE: Final = 200_000
 """Most messages of one release: it is decoded and merged as one, in memory, as are at most MAX_UNIT_BYTES."""
-_MAX_PARCEL_BYTES: Final = MAX_UNIT_BYTES // 8
-_MAX_PARCELS: Final = 64
-"""Most parcels per dead-lettering: reasons that contain a byte or a value must not create one parcel per message."""
+_MAX_PARKED_BATCH_BYTES: Final = MAX_UNIT_BYTES // 8
+_MAX_PARKED_BATCHES: Final = 64
+"""Most parked batches per dead-lettering: reasons that contain a byte or a value must not create one parked batch per message."""
 _SEVERAL: Final = "several reasons"
 _NO_MESSAGES: Final = RAW_SCHEMA.empty_table()
 _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
@@ -106,13 +106,13 @@ class Release:
     """Messages released for another attempt.
 
     Args:
-        counts: The number of messages of each; of a parcel from which messages were erased fewer than its offsets.
-        messages: RAW_SCHEMA, in the order of the parcels.
+        counts: The number of messages of each; of a parked batch from which messages were erased fewer than its offsets.
+        messages: RAW_SCHEMA, in the order of the parked batches.
         resumed: Whether an earlier run began it and was interrupted.
     """
 
     number: int
-    parcels: list[Parcel]
+    parked_batches: list[ParkedBatch]
     counts: list[int]
     messages: pa.Table
     resumed: bool = False
@@ -120,7 +120,9 @@ class Release:
     @property
     def repeats(self) -> bool:
         """Whether some of its messages may already be applied: by an earlier attempt, or before they were set aside."""
-        return self.resumed or any(parcel.cause not in ("schema", "transaction", "load") for parcel in self.parcels)
+        return self.resumed or any(
+            parked_batch.cause not in ("schema", "transaction", "load") for parked_batch in self.parked_batches
+        )
 
 
 class ParkingLot:
@@ -147,19 +149,39 @@ class ParkingLot:
         """Begin a micro-batch; in a rerun after a crash, return the coordinates of the messages that its first run set aside."""
         self._batch = batch_id
         if self._ledger.mark("batch") != str(batch_id):
-            self._ledger.forget_done()
+            self._ledger.forget_done(self._read_again()[1])
             self._ledger.set_mark("batch", str(batch_id))
             return None
         parts = [
-            part.select(_COORDINATES.names) for parcel in self._ledger.batch_parcels(batch_id) for part in self._read(parcel)
+            part.select(_COORDINATES.names)
+            for parked_batch in self._ledger.parked_batches_of(batch_id)
+            for part in self._read(parked_batch)
         ]
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
-    def newest_set_aside(self) -> pa.Table:
-        """Return the messages that the newest micro-batch set aside, without bytes: COORDINATE_COLUMNS, timestamp_us."""
+    def note_read_again(self, now_us: int) -> None:
+        """Note durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        newest = int(self._ledger.mark("batch") or -1)
+        self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
+
+    def forget_read_again(self) -> None:
+        """Forget what note_read_again() has noted: another micro-batch is finished that has read all of these messages."""
+        self._ledger.set_mark("read_again", "")
+
+    def find_read_again(self) -> tuple[int, pa.Table] | None:
+        """Return until when messages that are read again were logged, and those that were set aside; None if none are.
+
+        These are without bytes: COORDINATE_COLUMNS, timestamp_us.
+        """
+        until_us, batches = self._read_again()
         names = [*COORDINATE_COLUMNS, "timestamp_us"]
-        parcels = self._ledger.batch_parcels(int(self._ledger.mark("batch") or -1))
-        return pa.concat_tables([_NO_MESSAGES.select(names), *(m.select(names) for each in parcels for m in self._read(each))])
+        parked = [each for batch in batches for each in self._ledger.parked_batches_of(batch)]
+        found = [_NO_MESSAGES.select(names), *(m.select(names) for each in parked for m in self._read(each))]
+        return (until_us, pa.concat_tables(found)) if batches else None
+
+    def _read_again(self) -> tuple[int, list[int]]:
+        until_us, batches = json.loads(self._ledger.mark("read_again") or "[0, []]")
+        return until_us, batches
 
     def end_batch(self) -> None:
         """End the micro-batch: messages set aside from here on are not attributed to it."""
@@ -171,7 +193,7 @@ class ParkingLot:
         self._check_bounds([messages])
         if messages.num_rows:
             found = self._put_parked(_sorted(messages), "schema", now_us)
-            self._ledger.add(replace(parcel, reason=None) for parcel in found)
+            self._ledger.add(replace(parked_batch, reason=None) for parked_batch in found)
         return int(messages.num_rows)
 
     def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
@@ -182,9 +204,9 @@ class ParkingLot:
         """
         held = list(held)
         self._check_bounds([part.messages for part in held])
-        parcels = [parcel for part in held for parcel in self._put_held(part, now_us)]
-        if parcels or also is not no_record:
-            self._ledger.add(parcels, also=also)
+        parked_batches = [parked_batch for part in held for parked_batch in self._put_held(part, now_us)]
+        if parked_batches or also is not no_record:
+            self._ledger.add(parked_batches, also=also)
 
     def _check_bounds(self, tables: list[pa.Table]) -> None:
         size_bytes = sum(pc.sum(pc.binary_length(table["payload"])).as_py() or 0 for table in tables)
@@ -194,35 +216,35 @@ class ParkingLot:
         """Move raw messages (RAW_SCHEMA, with reasons) to the dead letter; return their number."""
         messages = _table(batches)
         if messages.num_rows:
-            parcels, marks = self._place_dead(messages, now_us)
-            self._ledger.add(parcels, marks=marks)
+            parked_batches, marks = self._place_dead(messages, now_us)
+            self._ledger.add(parked_batches, marks=marks)
         return int(messages.num_rows)
 
-    def overdue(self, before_us: int) -> list[Parcel]:
-        """Return the parcels parked for their schema before a time."""
-        parked = self._ledger.parcels("parked")
-        return [parcel for parcel in parked if parcel.cause == "schema" and parcel.since_us <= before_us]
+    def overdue(self, before_us: int) -> list[ParkedBatch]:
+        """Return the parked batches parked for their schema before a time."""
+        parked = self._ledger.parked_batches("parked")
+        return [parked_batch for parked_batch in parked if parked_batch.cause == "schema" and parked_batch.since_us <= before_us]
 
-    def delay(self, parcels: Iterable[Parcel]) -> None:
+    def delay(self, parked_batches: Iterable[ParkedBatch]) -> None:
         """Move parked messages to the delayed topic."""
-        for parcel in parcels:
-            reason = f"its schema has not come in time: schema id {parcel.schema_id}"
-            messages = self._read_whole(parcel)
+        for parked_batch in parked_batches:
+            reason = f"its schema has not come in time: schema id {parked_batch.schema_id}"
+            messages = self._read_whole(parked_batch)
             if not messages.num_rows:  # erased
-                self._ledger.add((), done=[parcel.id])
+                self._ledger.add((), done=[parked_batch.id])
                 continue
             placed, mark = self._delayed.put(_with_reason(messages, reason))
-            moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
-            self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
+            moved = _group_in_batches(placed, self._delayed.topic, "delayed", parked_batch.cause, parked_batch.since_us, None)
+            self._ledger.add((replace(m, reason=None) for m in moved), done=[parked_batch.id], marks={self._delayed.mark: mark})
 
-    def give_up(self, parcels: Iterable[Parcel], reason: str, now_us: int) -> None:
+    def give_up(self, parked_batches: Iterable[ParkedBatch], reason: str, now_us: int) -> None:
         """Move parked messages to the dead letter."""
-        for parcel in parcels:
-            messages = self._read_whole(parcel)
+        for parked_batch in parked_batches:
+            messages = self._read_whole(parked_batch)
             dead, marks = self._place_dead(_with_reason(messages, reason), now_us) if messages.num_rows else ([], {})
-            self._ledger.add(dead, done=[parcel.id], marks=marks)
+            self._ledger.add(dead, done=[parked_batch.id], marks=marks)
 
-    def mark_discarded(self, discarded: SetAsideRanges) -> None:
+    def mark_discarded(self, discarded: ParkedRanges) -> None:
         """Mark messages of the log for deletion; those that are gone already stay so."""
         for part in discarded.ranges:
             for messages in self._log.read(discarded.log_topic, *part):
@@ -236,8 +258,8 @@ class ParkingLot:
             number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE, read_until_us, MAX_UNIT_BYTES)
         if number is None:
             return None
-        parcels = self._ledger.released(number)
-        return Release(number, parcels, *self._read_all(parcels), resumed)
+        parked_batches = self._ledger.released(number)
+        return Release(number, parked_batches, *self._read_all(parked_batches), resumed)
 
     def finish_release(
         self,
@@ -261,77 +283,79 @@ class ParkingLot:
         still = _table(waiting)
         if still.num_rows:
             parked = self._put_parked(_sorted(still), "schema", now_us)
-            again += [replace(parcel, reason=None) for parcel in parked]
-        again += [parcel for part in held for parcel in self._hold_again(release, part)]
+            again += [replace(parked_batch, reason=None) for parked_batch in parked]
+        again += [parked_batch for part in held for parked_batch in self._hold_again(release, part)]
         self._ledger.finish_release(release.number, again, marks, also)
         return int(rejected.num_rows)
 
-    def _hold_again(self, release: Release, part: Held) -> Iterator[Parcel]:
-        """Yield the parcels of a release that wait entirely, and new ones for the waiting messages of the other parcels."""
+    def _hold_again(self, release: Release, part: Held) -> Iterator[ParkedBatch]:
+        """Yield the parked batches of a release that wait entirely, and new ones for waiting parts of the other batches."""
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
         rejected_by = release.number if part.cause == "table" else None
         for index in np.unique(owners).tolist():
-            parcel, mine = release.parcels[index], owners == index
+            parked_batch, mine = release.parked_batches[index], owners == index
             messages = take_rows(release.messages, pa.array(found[mine]))
             waits_for = None
             if part.cause == "transaction":
                 keys = part.messages[TRANSACTION].take(pa.array(places[mine]))
                 messages = messages.append_column(TRANSACTION, keys)
                 waits_for = keys[0].as_py()
-            is_same = part.cause != "transaction" or parcel.transaction_key == waits_for
-            is_timed = part.cause != "load" or parcel.logged_until_us is not None
+            is_same = part.cause != "transaction" or parked_batch.transaction_key == waits_for
+            is_timed = part.cause != "load" or parked_batch.logged_until_us is not None
             if messages.num_rows == release.counts[index] and is_same and is_timed:
                 schema, name = part.table
-                kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
+                kept = replace(parked_batch, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
                 yield replace(kept, reason=part.reason, release=rejected_by)
             else:
-                new = self._put_held(replace(part, messages=messages), parcel.since_us)
+                new = self._put_held(replace(part, messages=messages), parked_batch.since_us)
                 yield from (replace(each, release=rejected_by) for each in new)
 
-    def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
+    def _put_held(self, held: Held, since_us: int) -> list[ParkedBatch]:
         messages = _with_reason(held.messages, None)
         by = ["schema_id"]
         if held.cause == "transaction":
             messages = messages.append_column(TRANSACTION, held.messages[TRANSACTION])
             by.insert(0, TRANSACTION)
-        parcels = self._put_parked(_sorted(messages, *by), held.cause, since_us)
+        parked_batches = self._put_parked(_sorted(messages, *by), held.cause, since_us)
         schema, name = held.table
-        return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parcels]
+        return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parked_batches]
 
-    def _put_parked(self, messages: pa.Table, cause: str, since_us: int) -> list[Parcel]:
+    def _put_parked(self, messages: pa.Table, cause: str, since_us: int) -> list[ParkedBatch]:
         placed = self._log.put(PARKED_TOPIC, messages.select(RAW_SCHEMA.names))
         offsets = pa.array(np.arange(placed.from_offset, placed.until_offset))
-        return _parcels(messages.append_column("log_offset", offsets), PARKED_TOPIC, "parked", cause, since_us, self._batch)
+        return _group_in_batches(
+            messages.append_column("log_offset", offsets), PARKED_TOPIC, "parked", cause, since_us, self._batch
+        )
 
-    def _place_dead(self, messages: pa.Table, now_us: int) -> tuple[list[Parcel], dict[str, str]]:
-        """Put messages into the dead letter; return the parcels and marks for the ledger."""
+    def _place_dead(self, messages: pa.Table, now_us: int) -> tuple[list[ParkedBatch], dict[str, str]]:
+        """Put messages into the dead letter; return the parked batches and marks for the ledger."""
         reasons = _few_reasons(messages["reason"])
         order = pc.sort_indices(
             pa.table({"id": messages["schema_id"], "reason": reasons}), [("reason", "ascending"), ("id", "ascending")]
         )
         placed, mark = self._dead.put(take_rows(messages, order))
         named = placed.set_column(placed.schema.get_field_index("reason"), "reason", reasons.take(order))
-        return _parcels(named, DEAD_LETTER_TOPIC, "dead", "message", now_us, self._batch), {self._dead.mark: mark}
+        return _group_in_batches(named, DEAD_LETTER_TOPIC, "dead", "message", now_us, self._batch), {self._dead.mark: mark}
 
-    def _read(self, parcel: Parcel) -> Iterable[pa.Table]:
-        return self._log.read(parcel.log_topic, parcel.from_offset, parcel.until_offset)
+    def _read(self, parked_batch: ParkedBatch) -> Iterable[pa.Table]:
+        return self._log.read(parked_batch.log_topic, parked_batch.from_offset, parked_batch.until_offset)
 
-    def _read_whole(self, parcel: Parcel) -> pa.Table:
-        return self._read_all([parcel])[1]
+    def _read_whole(self, parked_batch: ParkedBatch) -> pa.Table:
+        return self._read_all([parked_batch])[1]
 
-    def _read_all(self, parcels: Iterable[Parcel]) -> tuple[list[int], pa.Table]:
-        """Return the number of messages of each parcel, and all in their order; adjacent parcels are read at once."""
-        runs: list[list[Parcel]] = []
-        for parcel in parcels:
-            if runs and (runs[-1][-1].log_topic, runs[-1][-1].until_offset) == (parcel.log_topic, parcel.from_offset):
-                runs[-1].append(parcel)
+    def _read_all(self, parked_batches: Iterable[ParkedBatch]) -> tuple[list[int], pa.Table]:
+        """Return the number of messages of each batch, and all in their order; adjacent batches are read at once."""
+        runs: list[list[ParkedBatch]] = []
+        for parked_batch in parked_batches:
+            if runs and (runs[-1][-1].log_topic, runs[-1][-1].until_offset) == (parked_batch.log_topic, parked_batch.from_offset):
+                runs[-1].append(parked_batch)
             else:
-                runs.append([parcel])
+                runs.append([parked_batch])
         counts, parts = list[int](), [_NO_MESSAGES]
         for run in runs:
-            edges = [run[0].from_offset, *(parcel.until_offset for parcel in run)]
+            edges = [run[0].from_offset, *(parked_batch.until_offset for parked_batch in run)]
             read = list(self._log.read(run[0].log_topic, edges[0], edges[-1]))
             offsets = np.concatenate([np.empty(0, np.int64), *(part["log_offset"].to_numpy() for part in read)])
             counts += np.diff(np.searchsorted(offsets, edges)).tolist()
@@ -370,16 +394,18 @@ def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
         encoded = reasons.combine_chunks().dictionary_encode()
         short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())
         reasons = pa.chunked_array([short.take(encoded.indices)])
-        if len(pc.unique(reasons)) <= _MAX_PARCELS:
+        if len(pc.unique(reasons)) <= _MAX_PARKED_BATCHES:
             return reasons
     counted = reasons.value_counts().to_pylist()
-    often = sorted(counted, key=lambda item: item["counts"], reverse=True)[:_MAX_PARCELS]
+    often = sorted(counted, key=lambda item: item["counts"], reverse=True)[:_MAX_PARKED_BATCHES]
     kept = pc.is_in(reasons, value_set=pa.array([item["values"] for item in often], pa.string()))
     return pa.chunked_array([pc.if_else(kept, reasons, _SEVERAL).combine_chunks()])
 
 
-def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None) -> list[Parcel]:
-    """Group messages into parcels: a run of offsets with one schema id, reason and transaction, divided if it has many bytes."""
+def _group_in_batches(
+    placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None
+) -> list[ParkedBatch]:
+    """Group messages into parked batches: a run of offsets with one schema id, reason and transaction, divided by bytes."""
     offsets = placed["log_offset"].to_numpy()
     breaks = np.diff(offsets) != 1
     has_transactions = TRANSACTION in placed.column_names
@@ -389,13 +415,13 @@ def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int
     sizes = sum(
         pc.fill_null(pc.binary_length(placed[name]), 0).to_numpy().astype(np.int64) for name in ("payload", "key", "headers")
     )
-    breaks |= np.diff(np.cumsum(sizes) // _MAX_PARCEL_BYTES) != 0
+    breaks |= np.diff(np.cumsum(sizes) // _MAX_PARKED_BATCH_BYTES) != 0
     starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
     ends = [*starts[1:].tolist(), len(offsets)]
     logged = placed["timestamp_us"].to_numpy()
     shared: dict[str, Any] = {"state": state, "cause": cause, "log_topic": topic, "since_us": since_us, "batch": batch}
     return [
-        Parcel(
+        ParkedBatch(
             schema_id=placed["schema_id"][start].as_py(),
             reason=placed["reason"][start].as_py(),
             from_offset=int(offsets[start]),

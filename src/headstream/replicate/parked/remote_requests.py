@@ -14,7 +14,7 @@ import uuid
 from typing import Any, Final
 
 from headstream.errors import StorageError
-from headstream.replicate.checkpoint.keeper import Keeper, StoreKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, ObjectCheckpointStore
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import RequestKind
 from headstream.replicate.storage.places import StorePlace
@@ -41,10 +41,10 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
 class RemoteRequests:
     """The requests that a run takes over from the store; of a checkpoint in a directory there are none."""
 
-    def __init__(self, ledger: Ledger, keeper: Keeper) -> None:
+    def __init__(self, ledger: Ledger, checkpoint_store: CheckpointStore) -> None:
         self._ledger = ledger
-        self._keeper = keeper
-        self._place = keeper.place / _FOLDER if isinstance(keeper, StoreKeeper) else None
+        self._checkpoint_store = checkpoint_store
+        self._place = checkpoint_store.place / _FOLDER if isinstance(checkpoint_store, ObjectCheckpointStore) else None
         self._look_us = 0
 
     def take(self, now_us: int) -> int:
@@ -66,7 +66,7 @@ class RemoteRequests:
                 query = "INSERT INTO requests (kind, arguments, asked_us) VALUES (?, ?, ?)"
                 connection.execute(query, (document["kind"], arguments, document["asked_us"]))
         if names:
-            self._keeper.save()
+            self._checkpoint_store.save()
             self._remove(self._place, names)
         return len(new)
 

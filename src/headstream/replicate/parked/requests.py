@@ -1,7 +1,7 @@
 """Operators' requests to a pipeline: rows of its ledger, carried out by the current run or the next one.
 
 Only the running process writes the pipeline's log and tables: a redrive requested on the command line is a row here, carried
-out between two micro-batches. One transaction stores a request's selected parcels and its completion; a parcel of which only
+out between two micro-batches. One transaction stores a request's selected batches and its completion; a batch of which only
 some messages are selected is split.
 """
 
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from headstream.core.model.offset_ranges import OffsetRanges
-from headstream.replicate.parked.ledger import Ledger, Parcel, Table, insert_parcels
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch, Table, insert_parked_batches
 
 RequestKind: TypeAlias = Literal["redrive", "discard", "reload", "repair"]
 
 _CHOSEN_STATES: Final = ("dead", "delayed", "parked")
 
 
-class SetAsideRanges(NamedTuple):
+class ParkedRanges(NamedTuple):
     """Messages of one topic of the pipeline's own log.
 
     Args:
@@ -52,25 +52,25 @@ class Selection:
     table: Table | None = None
     since_us: int | None = None
     until_us: int | None = None
-    within: SetAsideRanges | None = None
+    within: ParkedRanges | None = None
 
-    def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[Parcel]:
-        """Return the matching parcels, the oldest first; `table_of`: schema id -> its table, if known."""
+    def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[ParkedBatch]:
+        """Return the matching parked batches, the oldest first; `table_of`: schema id -> its table, if known."""
         offsets = None if self.within is None else OffsetRanges(self.within.ranges)
-        found = [parcel for parcel in ledger.parcels(*self.states) if self._means(parcel, table_of)]
+        found = [parked_batch for parked_batch in ledger.parked_batches(*self.states) if self._means(parked_batch, table_of)]
         return found if offsets is None else [each for each in found if offsets.within(each.from_offset, each.until_offset)]
 
-    def _means(self, parcel: Parcel, table_of: Callable[[str], Table | None]) -> bool:
-        table = parcel.table
-        if table is None and self.table is not None and parcel.schema_id is not None:
-            table = table_of(parcel.schema_id)
+    def _means(self, parked_batch: ParkedBatch, table_of: Callable[[str], Table | None]) -> bool:
+        table = parked_batch.table
+        if table is None and self.table is not None and parked_batch.schema_id is not None:
+            table = table_of(parked_batch.schema_id)
         return (
-            (self.within is None or self.within.log_topic == parcel.log_topic)
-            and (self.reason is None or self.reason.lower() in (parcel.reason or "").lower())
-            and self.schema_id in (None, parcel.schema_id)
+            (self.within is None or self.within.log_topic == parked_batch.log_topic)
+            and (self.reason is None or self.reason.lower() in (parked_batch.reason or "").lower())
+            and self.schema_id in (None, parked_batch.schema_id)
             and self.table in (None, table)
-            and (self.since_us is None or parcel.since_us >= self.since_us)
-            and (self.until_us is None or parcel.since_us < self.until_us)
+            and (self.since_us is None or parked_batch.since_us >= self.since_us)
+            and (self.until_us is None or parked_batch.since_us < self.until_us)
         )
 
     def to_document(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Selection:
     def from_document(cls, document: dict[str, Any]) -> Selection:
         """Rebuild the result of to_document()."""
         table, given = document["table"], document.get("within")
-        within = None if given is None else SetAsideRanges(given[0], tuple((begin, until) for begin, until in given[1]))
+        within = None if given is None else ParkedRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
         return cls(states=tuple(document["states"]), table=None if table is None else (table[0], table[1]), within=within, **rest)
 
@@ -141,7 +141,7 @@ class Requests:
         selection = Selection.from_document(request.arguments)
         return self._move(request, selection.find(self._ledger, table_of), "called", now_us)
 
-    def discard(self, request: Request, mark: Callable[[SetAsideRanges], None], now_us: int) -> int:
+    def discard(self, request: Request, mark: Callable[[ParkedRanges], None], now_us: int) -> int:
         """Carry out the discarding of messages, whose selection names them; return their number.
 
         Args:
@@ -152,18 +152,18 @@ class Requests:
         chosen = selection.find(self._ledger, lambda _: None)
         offsets = OffsetRanges(selection.within.ranges)
         left = [part for each in chosen for part in offsets.within(each.from_offset, each.until_offset)]
-        mark(SetAsideRanges(selection.within.log_topic, tuple(left)))
+        mark(ParkedRanges(selection.within.log_topic, tuple(left)))
         return self._move(request, chosen, "done", now_us)
 
-    def _move(self, request: Request, parcels: Iterable[Parcel], state: str, now_us: int) -> int:
-        """Give the selected messages of parcels another state, and finish the request, in one transaction."""
+    def _move(self, request: Request, parked_batches: Iterable[ParkedBatch], state: str, now_us: int) -> int:
+        """Give the selected messages of parked batches another state, and finish the request, in one transaction."""
         within = Selection.from_document(request.arguments).within
         count = 0
         with self._ledger.transaction() as connection:
-            for parcel in parcels:
-                first, *others = _split(parcel, within, state)
+            for parked_batch in parked_batches:
+                first, *others = _split(parked_batch, within, state)
                 _resize(connection, first)
-                insert_parcels(connection, others)
+                insert_parked_batches(connection, others)
                 count += sum(part.count for part in (first, *others) if part.state == state)
             query = "UPDATE requests SET done_us = ?, result = ? WHERE id = ?"
             connection.execute(query, (now_us, json.dumps({"messages": count}), request.id))
@@ -188,25 +188,25 @@ class Requests:
         ]
 
 
-def _split(parcel: Parcel, within: SetAsideRanges | None, state: str) -> Iterator[Parcel]:
-    """Yield the parts of a parcel, those that are selected in a new state; the first has its id, the others none."""
+def _split(parked_batch: ParkedBatch, within: ParkedRanges | None, state: str) -> Iterator[ParkedBatch]:
+    """Yield the parts of a parked batch, those that are selected in a new state; the first has its id, the others none."""
     if within is None:
-        yield replace(parcel, state=state)
+        yield replace(parked_batch, state=state)
         return
-    chosen = OffsetRanges(within.ranges).within(parcel.from_offset, parcel.until_offset)
-    edges = sorted({parcel.from_offset, parcel.until_offset, *(edge for part in chosen for edge in part)})
+    chosen = OffsetRanges(within.ranges).within(parked_batch.from_offset, parked_batch.until_offset)
+    edges = sorted({parked_batch.from_offset, parked_batch.until_offset, *(edge for part in chosen for edge in part)})
     begins = {begin for begin, _ in chosen}
     for begin, until in itertools.pairwise(edges):
         yield replace(
-            parcel,
-            id=parcel.id if begin == parcel.from_offset else 0,
-            state=state if begin in begins else parcel.state,
+            parked_batch,
+            id=parked_batch.id if begin == parked_batch.from_offset else 0,
+            state=state if begin in begins else parked_batch.state,
             from_offset=begin,
             until_offset=until,
-            size_bytes=parcel.size_bytes * (until - begin) // parcel.count,
+            size_bytes=parked_batch.size_bytes * (until - begin) // parked_batch.count,
         )
 
 
-def _resize(connection: sqlite3.Connection, part: Parcel) -> None:
+def _resize(connection: sqlite3.Connection, part: ParkedBatch) -> None:
     query = "UPDATE parcels SET state = ?, from_offset = ?, until_offset = ?, size_bytes = ? WHERE id = ?"
     connection.execute(query, (part.state, part.from_offset, part.until_offset, part.size_bytes, part.id))

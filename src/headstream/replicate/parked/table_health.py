@@ -63,7 +63,7 @@ class TableHealth:
         """The stopped tables, and why."""
         return {table: self._failing[table].reason for table in self._stopped}
 
-    def resting(self, now_us: int) -> dict[Table, str]:
+    def tables_in_backoff(self, now_us: int) -> dict[Table, str]:
         """Return the tables that are not due for a retry, and why they failed."""
         return {table: found.reason for table, found in self._failing.items() if found.next_us > now_us}
 

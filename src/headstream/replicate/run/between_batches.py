@@ -14,7 +14,7 @@ from headstream.replicate.parked.remote_requests import RemoteRequests
 from headstream.replicate.parked.repairs import repair_rows
 from headstream.replicate.parked.requests import Request, Requests
 from headstream.replicate.parked.table_health import TableHealth
-from headstream.replicate.run.unit import Parts
+from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.tables.maintenance import Schedule
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
@@ -23,14 +23,14 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 class BetweenBatches:
     """Works for one pipeline between its micro-batches; used by one thread at a time."""
 
-    def __init__(self, parts: Parts, parking: ParkingLot, health: TableHealth) -> None:
-        self._parts = parts
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext, parking: ParkingLot, health: TableHealth) -> None:
+        self._context = context
+        self._now_us = context.clock_us
         self._parking = parking
         self._health = health
-        self._schedule = Schedule.of(parts.config)
-        self._requests = Requests(parts.ledger)
-        self._remote_requests = RemoteRequests(parts.ledger, parts.keeper)
+        self._schedule = Schedule.of(context.config)
+        self._requests = Requests(context.ledger)
+        self._remote_requests = RemoteRequests(context.ledger, context.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
         """Carry out the open requests; return whether there were any."""
@@ -38,7 +38,7 @@ class BetweenBatches:
         requests = self._requests.open()
         for request in requests:
             if request.kind == "redrive":
-                self._requests.redrive(request, self._parts.decoder.target_of, self._now_us())
+                self._requests.redrive(request, self._context.decoder.target_of, self._now_us())
             elif request.kind == "discard":
                 self._requests.discard(request, self._parking.mark_discarded, self._now_us())
             elif request.kind == "repair":
@@ -50,15 +50,15 @@ class BetweenBatches:
         return bool(requests)
 
     def _reload(self, request: Request) -> dict[str, Any]:
-        """Begin or end the load of a table; return the outcome. Repeating it after a crash changes nothing."""
+        """Begin or end the load of a table; return the outcome. A request can be repeated after a crash."""
         schema, name = request.arguments["table"]
         refused = None
-        if (schema, name) not in self._parts.tables.names():
+        if (schema, name) not in self._context.tables.names():
             refused = "there is no such table"
         elif request.arguments["ended"]:
-            self._parts.tables.end_load(schema, name)
+            self._context.tables.end_load(schema, name)
             self.end_loads({})
-        elif not self._parts.tables.begin_load(schema, name, request.arguments["at_us"]):
+        elif not self._context.tables.begin_load(schema, name, request.arguments["at_us"]):
             refused = "rows that were logged since then have been applied as those of an earlier load"
         if refused is None:
             return {"table": f"{schema}.{name}"}
@@ -67,38 +67,42 @@ class BetweenBatches:
 
     def settle_overdue(self) -> bool:
         """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
-        overdue = self._parking.overdue(self._now_us() - self._parts.config.schema_wait_us)
+        overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:
             return False
-        count = sum(parcel.count for parcel in overdue)
-        if self._parts.config.on_missing_schema == "fail":
-            ids = ", ".join(sorted({str(parcel.schema_id) for parcel in overdue})[:3])
+        count = sum(parked_batch.count for parked_batch in overdue)
+        if self._context.config.on_missing_schema == "fail":
+            ids = ", ".join(sorted({str(parked_batch.schema_id) for parked_batch in overdue})[:3])
             raise SchemaError(
                 f"{count} messages wait for a missing schema: schema id {ids}",
-                where=", ".join(self._parts.config.topics),
+                where=", ".join(self._context.config.topics),
                 advice="Send its metadata message, or run with --on-missing-schema delayed",
             )
-        if self._parts.config.on_missing_schema == "delayed":
+        if self._context.config.on_missing_schema == "delayed":
             self._parking.delay(overdue)
             return True
-        for parcel in overdue:
-            reason = f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parcel.schema_id}"
-            self._parking.give_up([parcel], reason, self._now_us())
-        self._parts.summary.dead += count
+        for parked_batch in overdue:
+            reason = (
+                f"its schema has not come in {self._context.config.schema_wait_us / 1e6:g} s: schema id {parked_batch.schema_id}"
+            )
+            self._parking.give_up([parked_batch], reason, self._now_us())
+        self._context.summary.dead += count
         return True
 
     def maintain(self, *, every_table: bool) -> bool:
         """Maintain the first table that is due, or all of them; a failing step logs a warning."""
-        now_us, resting = self._now_us(), self._health.resting(self._now_us())
-        waited_for = self._parts.ledger.tables_waited_for(now_us - self._parts.config.transaction_wait_us)
+        now_us, held_tables = self._now_us(), self._health.tables_in_backoff(self._now_us())
+        waited_for = self._context.ledger.tables_waited_for(now_us - self._context.config.transaction_wait_us)
         worked = False
-        for table in self._parts.tables.names():
-            if table in resting or (worked and not every_table):
+        for table in self._context.tables.names():
+            if table in held_tables or (worked and not every_table):
                 continue
             try:
                 may_forget = None not in waited_for and table not in waited_for
                 may_vacuum = functools.partial(self._may_vacuum, table, wait=every_table)
-                worked |= self._parts.tables.maintain(table, self._schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)
+                worked |= self._context.tables.maintain(
+                    table, self._schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum
+                )
             except HeadstreamError as error:
                 worked = True
                 _LOGGER.warning("table %s.%s maintenance failed and is repeated when due: %s", *table, error)
@@ -106,14 +110,14 @@ class BetweenBatches:
 
     def _may_vacuum(self, table: Table, *, wait: bool) -> bool:
         """Return whether no snapshot of the table in Iceberg needs files that vacuum deletes."""
-        return self._parts.iceberg is None or self._parts.iceberg.may_vacuum(table, wait=wait)
+        return self._context.iceberg is None or self._context.iceberg.may_vacuum(table, wait=wait)
 
-    def end_loads(self, resting: Container[Table]) -> None:
+    def end_loads(self, held_tables: Container[Table]) -> None:
         """Remove the rows that finished loads did not contain; a failing table is retried later."""
-        applied = self._parts.tables.settle(resting)
-        self._parts.summary.add(applied)
+        applied = self._context.tables.remove_vanished_rows(held_tables)
+        self._context.summary.add(applied)
         for table, error in applied.failed.items():
             self._health.note_failure(table, str(error), self._now_us())
-        tried = {table for table in self._health.failing if table not in resting and table not in applied.failed}
-        for table in tried - self._parts.ledger.waiting_tables():
+        tried = {table for table in self._health.failing if table not in held_tables and table not in applied.failed}
+        for table in tried - self._context.ledger.waiting_tables():
             self._health.note_success(table)

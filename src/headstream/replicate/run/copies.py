@@ -10,7 +10,7 @@ from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.parked.topic_copy import TopicCopy, open_cluster
-from headstream.replicate.run.unit import Parts
+from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 
@@ -32,13 +32,13 @@ def check_copies(config: ReplicateConfig) -> None:
 class Copies:
     """The copies that a pipeline's settings ask for; used by one thread at a time."""
 
-    def __init__(self, parts: Parts, log: OwnLog) -> None:
-        config = parts.config
-        self._keeper = parts.keeper
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext, log: OwnLog) -> None:
+        config = context.config
+        self._checkpoint_store = context.checkpoint_store
+        self._now_us = context.clock_us
         self._copies: list[DeadLetterTable | TopicCopy] = []
         if config.dead_letter_table is not None:
-            self._copies.append(DeadLetterTable(config.dead_letter_table, log, parts.ledger.pipeline_id))
+            self._copies.append(DeadLetterTable(config.dead_letter_table, log, context.ledger.pipeline_id))
         if config.dead_letter is not None:
             self._copies.append(TopicCopy(parse_kafka_topic(config.dead_letter), log, DEAD_LETTER_TOPIC))
         if is_kafka_topic(config.delayed):
@@ -57,7 +57,7 @@ class Copies:
         for number, copy in enumerate(self._copies):
             if not copy.is_behind or (not last and self._now_us() < self._due_us[number]):
                 continue
-            self._keeper.save()  # first: the copy names the offsets of these messages
+            self._checkpoint_store.save()  # first: the copy names the offsets of these messages
             try:
                 copy.follow()
             except StorageError as error:

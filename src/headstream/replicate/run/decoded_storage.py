@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.on_executors.stored_batch import Collect, StoredBatch
+from headstream.replicate.columns.change_statistics import ChangeStatistics
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, RAW_SCHEMA, join_coordinates
 from headstream.replicate.columns.raw import leave_out as leave_out_rows
-from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decoded import Decoded
-from headstream.replicate.run.schema_learning import Learned
+from headstream.replicate.run.schema_storage import NewSchemas
 
 _MOST_SENT: Final = 500_000
 """Coordinates of messages set aside that are sent to where changes are stored."""
@@ -57,7 +57,7 @@ def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
 
 
 def store_decoded(
-    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], Learned]
+    session: SparkSession, rows: DataFrame, read: Collect, store_schemas: Callable[[Decoded], NewSchemas]
 ) -> tuple[StoredBatch, Decoded]:
     """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
 
@@ -65,22 +65,22 @@ def store_decoded(
 
     Args:
         read: Gets rows into the driver.
-        learn: Puts the schemas of metadata messages into the zone.
+        store_schemas: Puts the schemas of metadata messages into the schema store.
     """
     stored = StoredBatch(session, rows, read)
 
-    def store(schema_id: str, traits: ChangeTraits) -> SparkChanges:
-        return SparkChanges(stored, (schema_id,), traits)
+    def store(schema_id: str, statistics: ChangeStatistics) -> SparkChanges:
+        return SparkChanges(stored, (schema_id,), statistics)
 
     try:
         others = stored.fetch_others(waiting=False)
-        if learn(Decoded.from_table(others, store)).count:
+        if store_schemas(Decoded.from_table(others, store)).count:
             stored.close()
             stored = StoredBatch(session, rows, read)
             others = stored.fetch_others(waiting=False)
         others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
         decoded = Decoded.from_table(others, store)
-        stored.fetch_small({schema_id: found.traits for schema_id, found in decoded.stored.items()})
+        stored.fetch_small({schema_id: found.statistics for schema_id, found in decoded.stored.items()})
     except BaseException:
         stored.close()
         raise

@@ -1,4 +1,4 @@
-"""REFRESH rows that wait until everything logged before them has been read, see loads.py.
+"""REFRESH rows that wait until all earlier messages of the log have been read; see loads.py.
 
     read     the log time before which all partitions have been read, according to the pipeline's planning
     until    the same, but at most the log time of the first message that waits for its schema, which can be of any table: for
@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.apply.on_executors.waiting_changes import LoadsFrom
+from headstream.replicate.columns.change_statistics import loads_from
 from headstream.replicate.columns.raw import change_coordinates
-from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 
 _READ: Final = "read_until"
 _PLACED: Final = "placed"
@@ -59,10 +59,10 @@ class ReadState:
 class LoadWaits:
     """The read state of a pipeline's log, stored in the ledger."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._ledger = parts.ledger
-        self._tables = parts.tables
-        self._decoder = parts.decoder
+    def __init__(self, context: PipelineContext) -> None:
+        self._ledger = context.ledger
+        self._tables = context.tables
+        self._decoder = context.decoder
         self._waits_for_schemas = True
 
     def state(
@@ -116,7 +116,7 @@ class LoadWaits:
         state = self.state(read_us=read_us, release=release, waiting=unit.decoded.waiting)
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         self._tables.note(decoded.notices)
-        until = self._tables.learn(decoded.changes, schemas, state.until_us, decoded.stored)
+        until = self._tables.observe(decoded.changes, schemas, state.until_us, decoded.stored)
         for table, until_us in self._placed(unit).items():  # rerun after an interruption: its tables have the others
             until[table] = min(until_us, until.get(table, until_us))
         limits = {name: until[schemas[name].table] for name in decoded.stored if schemas[name].table in until}
@@ -152,7 +152,7 @@ class LoadWaits:
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
     """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest, and these."""
-    from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
+    from_us = {name: us for name, us in until.items() if (decoded.stored[name].statistics.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []
     decoded, stored = on_executors(decoded)

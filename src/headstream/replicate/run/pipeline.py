@@ -30,12 +30,12 @@ from headstream.errors import HeadstreamError, InvalidInputError, LogError, Repl
 from headstream.interceptors.batch_tracing import BatchSpan, BatchTracing
 from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.on_executors.stored_batch import open_store_session
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore, ObjectCheckpointStore
 from headstream.replicate.checkpoint.driver_lock import DriverLock
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper, StoreKeeper
 from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
-from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_schema_store
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
@@ -53,7 +53,7 @@ from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit import Parts
+from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
@@ -85,7 +85,7 @@ class StoredMetrics:
             _LOGGER.warning("the metrics cannot be written: %s", error)
 
 
-def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[Keeper, ReplicateConfig]:
+def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[CheckpointStore, ReplicateConfig]:
     """Open the checkpoint of a pipeline; return its store, and the settings with the directory of its state.
 
     Raises:
@@ -94,23 +94,23 @@ def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[K
     place = config.checkpoint
     if not isinstance(place, StorePlace):
         check_not_moved(place)
-        return LocalKeeper(place), config
+        return LocalCheckpointStore(place), config
     check_stores([place])
     directory = Path(tempfile.mkdtemp(prefix="headstream-checkpoint-"))
-    keeper = StoreKeeper(place, directory, clock_us)
-    weakref.finalize(keeper, shutil.rmtree, directory, True)  # at the end of the process, if close() was not called
+    checkpoint_store = ObjectCheckpointStore(place, directory, clock_us)
+    weakref.finalize(checkpoint_store, shutil.rmtree, directory, True)  # at the end of the process, if close() was not called
     try:
         if config.checkpoint_from is None:
-            keeper.open(repair=recover_log)
+            checkpoint_store.open(repair=recover_log)
         else:
-            _move(config.checkpoint_from, keeper)
+            _move(config.checkpoint_from, checkpoint_store)
     except BaseException:
-        keeper.close()
+        checkpoint_store.close()
         raise
-    return keeper, replace(config, local_copy=directory)
+    return checkpoint_store, replace(config, local_copy=directory)
 
 
-def _move(first: Path, keeper: StoreKeeper) -> None:
+def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
     """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
@@ -120,13 +120,13 @@ def _move(first: Path, keeper: StoreKeeper) -> None:
     def prepare(copy: Path) -> None:
         (copy / MOVED_FILE).unlink(missing_ok=True)
         recover_log(copy)
-        note_moved(first, keeper.place)
+        note_moved(first, checkpoint_store.place)
 
     lock = DriverLock(first)
     lock.acquire()
     try:
-        check_not_moved(first, keeper.place)
-        keeper.open(first, repair=prepare)
+        check_not_moved(first, checkpoint_store.place)
+        checkpoint_store.open(first, repair=prepare)
     finally:
         lock.release()
 
@@ -237,11 +237,11 @@ class ReplicatePipeline:
         self._listeners: list[Listener] = []
         self._reports: ProgressReports | None = None
         self._background: futures.Future[Summary] | None = None
-        self._keeper, config = open_keeper(config, self._now_us)
+        self._checkpoint_store, config = open_checkpoint_store(config, self._now_us)
         self._config = config
         self._decoding = DecodeOptions.of(config)
-        self._zone = open_zone(config.zone_directory, self._decoding, config.zone_place)
-        self._decoder = Decoder(self._zone, self._decoding)
+        self._schema_store = open_schema_store(config.schemas_directory, self._decoding, config.schemas_place)
+        self._decoder = Decoder(self._schema_store, self._decoding)
         self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
         self._noted_us = self._kept_us = self._idle_us = 0
@@ -251,24 +251,26 @@ class ReplicatePipeline:
         engines = Engines(spark, config.merge_settings)
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
-        self._catalog = CatalogTables(spark, config, self._zone)
+        self._catalog = CatalogTables(spark, config, self._schema_store)
         self._iceberg = None if config.iceberg is None else IcebergMirrors(config, self._now_us)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
-        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._spans.merging)
-        parts = Parts(
+        self._tables = TargetTables.of(
+            config, engines.open, self._ledger.pipeline_id, self._checkpoint_store, self._spans.merging
+        )
+        context = PipelineContext(
             config,
-            self._zone,
+            self._schema_store,
             self._decoder,
             self._ledger,
             self._tables,
             self._summary,
             self._now_us,
-            self._keeper,
+            self._checkpoint_store,
             self._iceberg,
         )
-        self._processor = Processor(parts)
+        self._processor = Processor(context)
 
     def run(self) -> Summary:
         """Run until stopped, or with `once` until all messages present at the start are applied.
@@ -279,7 +281,7 @@ class ReplicatePipeline:
         """
         finished = False
         try:
-            self._keeper.begin()
+            self._checkpoint_store.begin()
         except BaseException:
             self._close()
             raise
@@ -287,8 +289,8 @@ class ReplicatePipeline:
             if self._source is None:
                 check_topics(self._config)
             check_stores(self._config.table_places)
-            self._zone.scan()
-            self._catalog.follow_zone()
+            self._schema_store.scan()
+            self._catalog.follow_schemas()
             self._catalog.offer(self._tables.names())
             if self._iceberg is not None:
                 self._iceberg.offer(self._tables.names())
@@ -303,7 +305,7 @@ class ReplicatePipeline:
                 if self._reports is not None:
                     self._reports.end()
             self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
-            self._keeper.save()
+            self._checkpoint_store.save()
             is_complete = self._config.once and not self._stopping.is_set()
             self._catalog.finish(self._summary.tables, every_table=is_complete)
             if self._iceberg is not None:
@@ -330,11 +332,11 @@ class ReplicatePipeline:
         self._processor.close()
         self._tables.close()
         self._ledger.close()
-        self._keeper.close()
+        self._checkpoint_store.close()
 
     def _keep_at_end(self) -> None:
         try:
-            self._keeper.save(attempts=1)
+            self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
             _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
 
@@ -419,8 +421,8 @@ class ReplicatePipeline:
 
     def _start(self) -> Any:
         if self._config.schemas is not None:
-            add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding, with_traits=self._store_session is not None)
+            add_declared_schemas(self._schema_store, self._config.schemas, self._now_us())
+        decode = decode_partitions(self._schema_store, self._decoding, with_statistics=self._store_session is not None)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -473,10 +475,10 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
-                if self._processor.learn(decoded).shares_ids:
+                if self._processor.store_schemas(decoded).shares_ids:
                     decoded = Decoded.from_table(read(rows))
             else:
-                stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)
+                stored, decoded = store_decoded(self._store_session, rows, read, self._processor.store_schemas)
         self._is_collecting = False
         try:
             for finding, count in decoded.findings.items():
@@ -508,7 +510,7 @@ class ReplicatePipeline:
         self._note_status("running")
         if self._noted_us - self._kept_us >= _KEEP_EVERY_US:
             self._kept_us = self._noted_us
-            self._keeper.save()
+            self._checkpoint_store.save()
         if self._on_progress is not None:
             self._on_progress(self._summary)
 
@@ -519,22 +521,22 @@ class ReplicatePipeline:
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
         self._summary.read_until_us = max(self._idle_us, self._processor.read_until_us)
-        if self._zone.scan() != self._schema_count:
-            self._schema_count = self._zone.scan()
-            note_targets(self._ledger, self._zone, self._config.rules)
-            self._catalog.follow_zone()
+        if self._schema_store.scan() != self._schema_count:
+            self._schema_count = self._schema_store.scan()
+            note_targets(self._ledger, self._schema_store, self._config.rules)
+            self._catalog.follow_schemas()
         self._catalog.offer(self._summary.tables)
-        heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
+        heartbeat_us = HEARTBEAT_US if isinstance(self._checkpoint_store, LocalCheckpointStore) else HEARTBEAT_US + _KEEP_EVERY_US
         catalog, iceberg = self._catalog.status(), None
         if self._iceberg is not None:
             self._iceberg.offer(self._tables.take_touched())
             iceberg = self._iceberg.status()
-        orders = describe_orders(self._decoder.orders, self._zone)
+        orders = describe_orders(self._decoder.orders, self._schema_store)
         note_status(
             self._ledger,
             state,
             self._summary,
-            self._zone.directory,
+            self._schema_store.directory,
             self._noted_us,
             heartbeat_us,
             catalog,

@@ -1,12 +1,14 @@
 """The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
 
-Every step can be interrupted by a crash and repeated: the zone, the ledger and each table's own log of applied units record the
-finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
+Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's own log of applied units
+record the finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pyarrow as pa
 
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decoded import Decoded
@@ -18,36 +20,38 @@ from headstream.replicate.run.between_batches import BetweenBatches
 from headstream.replicate.run.copies import Copies
 from headstream.replicate.run.decoded_storage import leave_out
 from headstream.replicate.run.load_waits import LoadWaits
-from headstream.replicate.run.schema_learning import Learned, SchemaLearning
-from headstream.replicate.run.set_aside import FindRaw, SettingAside, find_set_aside
+from headstream.replicate.run.parking_step import FindRaw, ParkingStep, find_parked
+from headstream.replicate.run.schema_storage import NewSchemas, SchemaStorage
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.transactions import Transactions
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 from headstream.replicate.run.unit_merge import UnitMerge
 
 
 class Processor:
     """Does the work of one pipeline; used by one thread at a time."""
 
-    def __init__(self, parts: Parts) -> None:
-        config, ledger = parts.config, parts.ledger
+    def __init__(self, context: PipelineContext) -> None:
+        config, ledger = context.config, context.ledger
         self._is_atomic = config.atomic
-        self._parts = parts
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
+        self._context = context
+        self._summary = context.summary
+        self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        # An unfinished micro-batch is read again, under another number.
-        self._left = self.parking.newest_set_aside() if config.accept_recreated else None
+        if config.accept_recreated:  # an unfinished micro-batch is read again, under another number, by this run or a later one
+            self.parking.note_read_again(self._now_us())
+        self._read_again = self.parking.find_read_again()
+        self._last_again: int | None = None
         self.health = TableHealth(ledger)
-        self._schemas = SchemaLearning(parts)
-        self._stops = StoppedTables(parts, self.health)
-        self._loads = LoadWaits(parts)
-        self._transactions = Transactions(parts)
-        self._merge = UnitMerge(parts, self.health)
-        self._setting_aside = SettingAside(parts, self.parking, self._stops)
-        self._between = BetweenBatches(parts, self.parking, self.health)
-        self._copies = Copies(parts, self.parking.log)
+        self._schemas = SchemaStorage(context)
+        self._stops = StoppedTables(context, self.health)
+        self._loads = LoadWaits(context)
+        self._transactions = Transactions(context)
+        self._merge = UnitMerge(context, self.health)
+        self._parking_step = ParkingStep(context, self.parking, self._stops)
+        self._between = BetweenBatches(context, self.parking, self.health)
+        self._copies = Copies(context, self.parking.log)
 
     @property
     def read_until_us(self) -> int:
@@ -59,9 +63,9 @@ class Processor:
         self._copies.close()
         self.parking.close()
 
-    def learn(self, decoded: Decoded) -> Learned:
-        """Put the schemas of a micro-batch into the zone before it is processed: it may have to be decoded again."""
-        return self._schemas.learn_metadata(decoded.metadata)
+    def store_schemas(self, decoded: Decoded) -> NewSchemas:
+        """Put the schemas of a micro-batch into the schema store before it is processed: it may have to be decoded again."""
+        return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
@@ -77,12 +81,10 @@ class Processor:
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
-        before = self.parking.begin_batch(batch_id)
-        if before is None and self._left is not None:
-            before = find_set_aside(decoded, self._left, find_raw)
+        before = self._find_before(decoded, find_raw, batch_id, read_until_us)
         is_rerun = before is not None
-        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._left is not None)
-        unit = self._schemas.learn(unit)
+        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._read_again is not None)
+        unit = self._schemas.store_schemas(unit)
         unit = self._schemas.decode_waiting(unit)
         if before is not None:
             unit = replace(unit, decoded=leave_out(unit.decoded, before))
@@ -90,31 +92,44 @@ class Processor:
         if unit.decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
             self._release_all(every_table=self._is_atomic and is_rerun)
         self.parking.park(unit.decoded.waiting, self._now_us())
-        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), resting=self._find_resting(is_rerun=is_rerun))
+        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), held_tables=self._find_held_tables(is_rerun=is_rerun))
         self._summary.rows_in_driver += unit.decoded.rows_in_driver
         unit = self._loads.hold(unit, read_until_us)
         unit = self._transactions.hold(unit)
-        unit = self._merge.hold_resting(unit)
+        unit = self._merge.hold_tables(unit)
         unit = self._merge.merge(unit)
-        self._setting_aside.set_aside(unit, find_raw)
+        self._parking_step.park(unit, find_raw)
         self.parking.end_batch()
         self._release_all()
         self._copies.follow()
 
-    def _release(self, release: Release, resting: dict[Table, str]) -> set[Table]:
+    def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
+        """Begin a micro-batch; return the coordinates of its messages that were set aside before, None if it is read first."""
+        if self._last_again not in (None, batch_id):
+            self.parking.forget_read_again()
+            self._read_again = self._last_again = None
+        before = self.parking.begin_batch(batch_id)
+        if self._read_again is not None:
+            until_us, messages = self._read_again
+            self._last_again = batch_id if read_until_us is not None and read_until_us > until_us else self._last_again
+            again = find_parked(decoded, messages, find_raw)
+            before = again if before is None else before if again is None else pa.concat_tables([before, again])
+        return before
+
+    def _release(self, release: Release, held_tables: dict[Table, str]) -> set[Table]:
         """Process a release; return the tables that did not apply it."""
         messages = release.messages
         batches = (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches()
-        decoded = Decoded.join(self._parts.decoder.decode(batch) for batch in batches)
-        unit = Unit("release", release.number, decoded, is_repeated=release.repeats, resting=resting)
-        unit = self._schemas.learn(unit)
+        decoded = Decoded.join(self._context.decoder.decode(batch) for batch in batches)
+        unit = Unit("release", release.number, decoded, is_repeated=release.repeats, held_tables=held_tables)
+        unit = self._schemas.store_schemas(unit)
         unit = self._stops.retry(unit)
         self._summary.rows_in_driver += unit.decoded.rows_in_driver
         unit = self._loads.hold(unit)
         unit = self._transactions.hold(unit)
-        unit = self._merge.hold_resting(unit)
+        unit = self._merge.hold_tables(unit)
         unit = self._merge.merge(unit)
-        return self._setting_aside.finish_release(unit, release)
+        return self._parking_step.finish_release(unit, release)
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
         """Do the work between two micro-batches; return whether there was any.
@@ -133,7 +148,7 @@ class Processor:
             if last:
                 self._loads.end_waiting_for_schemas()
         worked |= self._release_all(every_table=last)
-        self._between.end_loads({} if last else self.health.resting(self._now_us()))
+        self._between.end_loads({} if last else self.health.tables_in_backoff(self._now_us()))
         worked |= self._between.settle_overdue()
         if self._transactions.settle_overdue(all_read=last):
             worked |= self._release_all()
@@ -148,22 +163,26 @@ class Processor:
         """
         worked, failed = False, set[Table]()
         while True:
-            resting = {table: found.reason for table, found in self.health.failing.items() if table in failed}
+            held_tables = {table: found.reason for table, found in self.health.failing.items() if table in failed}
             if not every_table:
-                resting = self.health.resting(self._now_us())
-            ready = [schema_id for schema_id in self._parts.ledger.waiting_ids() if self._parts.zone.find(schema_id) is not None]
-            tables = self._parts.ledger.waiting_tables() - resting.keys()
+                held_tables = self.health.tables_in_backoff(self._now_us())
+            ready = [
+                schema_id
+                for schema_id in self._context.ledger.waiting_ids()
+                if self._context.schema_store.find(schema_id) is not None
+            ]
+            tables = self._context.ledger.waiting_tables() - held_tables.keys()
             release = self.parking.next_release(ready, tables, self._loads.state().until_us)
             if release is None:
                 return worked
             worked = True
             # A repeated release tries every table: a failing one can have applied a part of it the first time.
-            failed |= self._release(release, {} if release.resumed else resting)
+            failed |= self._release(release, {} if release.resumed else held_tables)
 
-    def _find_resting(self, *, is_rerun: bool) -> dict[Table, str]:
+    def _find_held_tables(self, *, is_rerun: bool) -> dict[Table, str]:
         """Return the tables that are not merged into in this micro-batch, with reasons."""
         # A rerun tries every table: the first run merged the changes, or parked them.
-        resting = ({} if is_rerun else self.health.resting(self._now_us())) | self.health.stopped
+        held_tables = ({} if is_rerun else self.health.tables_in_backoff(self._now_us())) | self.health.stopped
         if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later
-            resting |= self.health.waited_for()
-        return resting
+            held_tables |= self.health.waited_for()
+        return held_tables

@@ -21,7 +21,7 @@ from headstream.replicate.parked.bounds import DeadRates, Owner
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 
 _Dead: TypeAlias = dict[Owner, pa.Table]
 """Dead messages by whose they are, RAW_SCHEMA."""
@@ -34,12 +34,12 @@ _WAY_ON: Final = (
 class StoppedTables:
     """The stopped tables of one pipeline."""
 
-    def __init__(self, parts: Parts, health: TableHealth) -> None:
-        self._decoder = parts.decoder
+    def __init__(self, context: PipelineContext, health: TableHealth) -> None:
+        self._decoder = context.decoder
         self._health = health
-        self._now_us = parts.clock_us
-        self._share = parts.config.max_dead_rate
-        self._rates = DeadRates(parts.config.max_dead_rate, parts.config.dead_rate_messages)
+        self._now_us = context.clock_us
+        self._share = context.config.max_dead_rate
+        self._rates = DeadRates(context.config.max_dead_rate, context.config.dead_rate_messages)
 
     def take_out(self, unit: Unit) -> Unit:
         """Stop the tables whose rate a micro-batch exceeds, and take out the dead messages of stopped tables.
@@ -82,7 +82,7 @@ class StoppedTables:
                 staying[table] = reason
             elif table not in waiting:
                 self._health.note_success(table)
-        return _take_out(replace(unit, resting={**unit.resting, **staying}), dead, staying)
+        return _take_out(replace(unit, held_tables={**unit.held_tables, **staying}), dead, staying)
 
     def _stop_exceeded(self, messages: Mapping[Owner, int], dead: _Dead) -> None:
         reasons = {owner: _count_reasons(found) for owner, found in dead.items()}
@@ -116,7 +116,7 @@ class StoppedTables:
         for schema_id, batches in decoded.changes.items():
             counts[self._decoder.schema(schema_id).table] += sum(batch.num_rows for batch in batches)
         for schema_id, stored in decoded.stored.items():
-            counts[self._decoder.schema(schema_id).table] += stored.traits.count
+            counts[self._decoder.schema(schema_id).table] += stored.statistics.count
         return counts
 
 

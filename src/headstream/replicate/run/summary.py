@@ -88,7 +88,7 @@ class Summary:
         for schema_id, kept in decoded.stored.items():
             table = schemas[schema_id].table
             if table not in failed:
-                newest[table] = max(newest.get(table, ""), kept.traits.most)
+                newest[table] = max(newest.get(table, ""), kept.statistics.most)
         for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table
             if table not in failed:

@@ -38,7 +38,7 @@ from headstream.replicate.decoding.transaction_events import (
 from headstream.replicate.parked.ledger import WAITS, Ledger, Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 
 KEPT_CLOSED: Final = 1_000_000
 """Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
@@ -47,7 +47,7 @@ KEPT_EMPTY: Final = 100_000
 _AT_ONCE: Final = 500
 _INCOMPLETE: Final = "its transaction is incomplete"
 _ALARM_EVERY_US: Final = 60_000_000
-_HAS_PARCELS: Final = f"EXISTS (SELECT 1 FROM parcels WHERE transaction_key = key AND {WAITS})"
+_HAS_PARKED_BATCHES: Final = f"EXISTS (SELECT 1 FROM parcels WHERE transaction_key = key AND {WAITS})"
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
@@ -92,7 +92,7 @@ class _States:
         )
         if self.opened:
             connection.execute(
-                f"DELETE FROM open_transactions WHERE key IN (SELECT key FROM open_transactions WHERE NOT {_HAS_PARCELS} "
+                f"DELETE FROM open_transactions WHERE key IN (SELECT key FROM open_transactions WHERE NOT {_HAS_PARKED_BATCHES} "
                 f"ORDER BY since_us DESC LIMIT -1 OFFSET {KEPT_EMPTY})"
             )
         _close(connection, self.closed)
@@ -101,15 +101,15 @@ class _States:
 class Transactions:
     """The transactions of a pipeline; without `atomic` no change waits for them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._config = parts.config
-        self._ledger = parts.ledger
-        self._decoder = parts.decoder
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
-        self._began_us = parts.clock_us()
+    def __init__(self, context: PipelineContext) -> None:
+        self._config = context.config
+        self._ledger = context.ledger
+        self._decoder = context.decoder
+        self._summary = context.summary
+        self._now_us = context.clock_us
+        self._began_us = context.clock_us()
         self._alarmed_us: int | None = None
-        self._told_of_unnumbered = False
+        self._has_warned_of_unnumbered = False
         if not self._config.atomic:  # this releases the changes held by an earlier run
             with self._ledger.transaction() as connection:
                 connection.execute("DELETE FROM open_transactions")
@@ -224,19 +224,19 @@ class Transactions:
 
     def _note_unnumbered(self, count: int) -> None:
         self._summary.changes_without_transaction_position += count
-        if count and not self._told_of_unnumbered:
-            self._told_of_unnumbered = True
+        if count and not self._has_warned_of_unnumbered:
+            self._has_warned_of_unnumbered = True
             what = "%d changes have no position in a transaction (transactionEventCounter): applied immediately"
             _LOGGER.warning(what, count)
 
 
 def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:
     """Return the open transactions, seen until a time (microseconds since 1970 UTC), with waiting changes, the oldest first."""
-    return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARCELS} ORDER BY since_us, key", [before_us]))
+    return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARKED_BATCHES} ORDER BY since_us, key", [before_us]))
 
 
 def _select_open(ledger: Ledger, where: str, arguments: list[Any]) -> Iterator[OpenTransaction]:
-    query = f"SELECT key, last_event, events, since_us, {_HAS_PARCELS} FROM open_transactions WHERE {where}"
+    query = f"SELECT key, last_event, events, since_us, {_HAS_PARKED_BATCHES} FROM open_transactions WHERE {where}"
     for key, last_event, events, since_us, waits in ledger.rows(query, arguments):
         yield OpenTransaction(key, last_event, json.loads(events), since_us, bool(waits))
 

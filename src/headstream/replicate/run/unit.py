@@ -1,4 +1,4 @@
-"""A unit of work: the messages of a micro-batch, or those of a release of messages that have waited.
+"""A unit of work: the messages of a micro-batch, or of a release of messages that have waited.
 
 A unit is a value. Each step of processor.py takes out of `decoded` what it deals with, and returns the next value.
 """
@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.columns.raw import coordinates_table
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
@@ -19,7 +19,7 @@ from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.tables import TargetTables
 
@@ -28,17 +28,17 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of one pipeline that units are processed with."""
+class PipelineContext:
+    """Collaborators that the steps of one pipeline share."""
 
     config: ReplicateConfig
-    zone: SchemaZone
+    schema_store: SchemaStore
     decoder: Decoder
     ledger: Ledger
     tables: TargetTables
     summary: Summary
     clock_us: Callable[[], int]
-    keeper: Keeper = field(default_factory=LocalKeeper)
+    checkpoint_store: CheckpointStore = field(default_factory=LocalCheckpointStore)
     iceberg: IcebergMirrors | None = None
 
 
@@ -47,20 +47,20 @@ class Unit:
     """One unit.
 
     Args:
-        number: Its number, the same in a rerun after a crash; those of micro-batches and of releases rise by themselves.
+        number: Its number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
         is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
-        resting: Tables that it is not merged into -> the reason.
+        held_tables: Tables that it is not merged into -> the reason.
         stopped: Messages of stopped tables, whole, which wait for their table.
         held: Changes that wait, as coordinates with schema ids.
         rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
-        record: What the ledger records together with its messages that wait.
+        record: Writes to the ledger in the transaction that records the waiting messages.
     """
 
     kind: Literal["batch", "release"]
     number: int
     decoded: Decoded
     is_repeated: bool = False
-    resting: Mapping[Table, str] = field(default_factory=dict)
+    held_tables: Mapping[Table, str] = field(default_factory=dict)
     stopped: Sequence[Held] = ()
     held: Sequence[Held] = ()
     rejected: pa.Table = field(default_factory=lambda: NONE_REJECTED)

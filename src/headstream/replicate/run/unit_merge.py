@@ -1,6 +1,6 @@
 """The step that merges a unit's changes into their tables: one commit per table and structure.
 
-Changes of tables that are not merged into are held before it, those of a table that fails after it. The step can be interrupted
+Changes of tables that are not merged into are held before it, changes of a table that fails after it. The step can be interrupted
 by a crash and repeated: each table's own log records the applied units, and a change older than its row is ignored.
 """
 
@@ -16,7 +16,7 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
-from headstream.replicate.run.unit import NONE_REJECTED, Parts, Unit
+from headstream.replicate.run.unit import NONE_REJECTED, PipelineContext, Unit
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
@@ -24,23 +24,23 @@ from headstream.replicate.tables.tables import Applied
 class UnitMerge:
     """Merges units of one pipeline; used by one thread at a time."""
 
-    def __init__(self, parts: Parts, health: TableHealth) -> None:
-        self._decoder = parts.decoder
-        self._keeper = parts.keeper
-        self._tables = parts.tables
-        self._pipeline_id = parts.ledger.pipeline_id
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext, health: TableHealth) -> None:
+        self._decoder = context.decoder
+        self._checkpoint_store = context.checkpoint_store
+        self._tables = context.tables
+        self._pipeline_id = context.ledger.pipeline_id
+        self._summary = context.summary
+        self._now_us = context.clock_us
         self._health = health
 
-    def hold_resting(self, unit: Unit) -> Unit:
+    def hold_tables(self, unit: Unit) -> Unit:
         """Hold the changes of tables that are not merged into."""
         schemas = self._decoder.schemas(unit.decoded)
-        resting = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.resting}
-        if not resting:
+        held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
+        if not held_schemas:
             return unit
-        held = _hold(unit.decoded, schemas, resting, unit.resting)
-        return replace(unit, decoded=unit.decoded.without(resting), held=[*unit.held, *held])
+        held = _hold(unit.decoded, schemas, held_schemas, unit.held_tables)
+        return replace(unit, decoded=unit.decoded.without(held_schemas), held=[*unit.held, *held])
 
     def merge(self, unit: Unit) -> Unit:
         """Merge the changes; hold those that a failing table did not apply, and find those that never can be applied.
@@ -50,17 +50,17 @@ class UnitMerge:
         """
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same
-            self._keeper.save()
+            self._checkpoint_store.save()
         applied = self._tables.apply(
             decoded.changes,
             schemas,
             f"{self._pipeline_id}/{unit.kind}",
             unit.number,
-            is_learned=True,
+            is_observed=True,
             repeated=unit.is_repeated,
             stored=decoded.stored,
         )
-        self._keeper.check()
+        self._checkpoint_store.check()
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()

@@ -57,7 +57,7 @@ class Explainer:
         self._find = find_metadata
         self._mask_order = mask_order
         self._advice = advice
-        self._learned: dict[str, TableMetadata] = {}
+        self._metadata: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
         """Return the explanation of a message; an invalid one is explained as far as it can be read."""
@@ -87,7 +87,7 @@ class Explainer:
 
     def _explain_metadata(self, envelope: Envelope, explained: dict[str, Any]) -> str | None:
         metadata = decode_metadata(envelope)
-        self._learned[metadata.schema_id] = metadata
+        self._metadata[metadata.schema_id] = metadata
         lineage = metadata.lineage
         explained["schema_id"] = metadata.schema_id
         explained["table"] = f"{lineage.schema}.{lineage.table}"
@@ -109,7 +109,7 @@ class Explainer:
     def _explain_data(self, envelope: Envelope, explained: dict[str, Any]) -> str | None:
         metadata = None
         if envelope.schema_id is not None:
-            metadata = self._learned.get(envelope.schema_id) or self._find(envelope.schema_id)
+            metadata = self._metadata.get(envelope.schema_id) or self._find(envelope.schema_id)
         lineage = metadata.lineage if metadata is not None else None
         explained["table"] = f"{lineage.schema}.{lineage.table}" if lineage is not None else None
         if envelope.form == "avro" and metadata is None and envelope.schema is None:

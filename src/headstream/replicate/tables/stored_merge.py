@@ -1,9 +1,9 @@
 """Merges changes that executors have: which of them they can fold or join to stored rows, and what the driver adds.
 
 the table's rows have one change each    fold: whole images alone
-otherwise, or where that is not enough   survey -> join; what changes of key connect is left to the driver
+otherwise, or where that is not enough   statistics -> join; what changes of key connect is left to the driver
 a table of SCD type 2 without rows       join to nothing, unless changes of key are among them
-another table of SCD type 2              survey -> join to the stored versions; the same is left to the driver
+another table of SCD type 2              statistics -> join to the stored versions; the same is left to the driver
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
 from headstream.replicate.apply.on_executors.executor_rows import JoinedChanges
 from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
 from headstream.replicate.apply.on_executors.join import JoinTask
-from headstream.replicate.apply.on_executors.keyed_task import MAX_DRIVER_KEYS, Survey
+from headstream.replicate.apply.on_executors.keyed_task import MAX_DRIVER_KEYS, KeyStatistics
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.apply.on_executors.version_join import HistoryTask
 from headstream.replicate.apply.type1.merge import Scd1Table
@@ -81,14 +81,14 @@ class StoredMerge:
             folded.close()
 
     def _join(self, table: Scd1Table, task: FoldTask) -> Merged | None:
-        """Merge changes that executors join to stored rows, except those of keys that changes of key connect."""
+        """Merge changes that executors join to stored rows, except of keys that key updates connect."""
         ended = [bound for bound, _ in self.merges.state.loads.ends]
         is_soft = self.schema.settings.deletes == "soft"
         planned = _plan_join(self.changes, task, table, ended, soft=is_soft)
         if planned is None:
             return None
-        join, survey = planned
-        where = " AND ".join(ranges_sql(literal_ranges(survey.ranges)))
+        join, key_statistics = planned
+        where = " AND ".join(ranges_sql(literal_ranges(key_statistics.ranges)))
         joined = self.changes.join(join, table.engine.frame(list(join.stored_types), where or "TRUE"))
         try:
             if joined.report.needs_driver:
@@ -104,7 +104,7 @@ class StoredMerge:
             joined.close()
 
     def _extend_histories(self, table: Scd2Table, columns: list[str]) -> Merged | None:
-        """Merge changes that executors join to stored versions, except those of keys that changes of key connect."""
+        """Merge changes that executors join to stored versions, except of keys that key updates connect."""
         crossed = table.crossed_keys(MAX_DRIVER_KEYS)
         if crossed is None:
             return None
@@ -113,18 +113,18 @@ class StoredMerge:
             merged = self._merge_histories(table, self.changes.join(task, None), "", columns)
             if merged is not None:
                 return merged
-        survey = self.changes.survey(task)
-        if survey.moved is None:
+        key_statistics = self.changes.key_statistics(task)
+        if key_statistics.moved is None:
             return None
-        if survey.lowest is None:  # all of them are deletions, which the table ignores
-            return Merged(RowCounts(), self._decide({}), survey.left_out)
-        task = replace(task, driver_keys=pa.concat_tables([crossed, survey.moved]))
-        where = table.stored_where(survey.ranges, survey.lowest, task.ended)
+        if key_statistics.lowest is None:  # all of them are deletions, which the table ignores
+            return Merged(RowCounts(), self._decide({}), key_statistics.left_out)
+        task = replace(task, driver_keys=pa.concat_tables([crossed, key_statistics.moved]))
+        where = table.stored_where(key_statistics.ranges, key_statistics.lowest, task.ended)
         joined = self.changes.join(task, table.engine.frame(list(task.stored_types), where))
-        return self._merge_histories(table, joined, survey.lowest, columns)
+        return self._merge_histories(table, joined, key_statistics.lowest, columns)
 
     def _merge_histories(self, table: Scd2Table, joined: JoinedChanges, lowest: str, columns: Sequence[str]) -> Merged | None:
-        """Merge joined changes, and those left to the driver; None if a join has found that it needs a survey."""
+        """Merge joined changes, and those left to the driver; None if a join has found that it needs key statistics."""
         try:
             if joined.report.needs_driver:
                 return None
@@ -166,11 +166,11 @@ def _plan_fold(
     columns: Sequence[str],
 ) -> FoldTask | None:
     """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
-    traits, state = changes.traits, merges.state
+    statistics, state = changes.statistics, merges.state
     loads = state.loads.loads
     # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
-    is_placed = traits.has_loads or (bool(loads) and traits.first_logged_us < loads[-1].begun_us)
-    lowest = "" if is_placed else traits.least or ""
+    is_placed = statistics.has_loads or (bool(loads) and statistics.first_logged_us < loads[-1].begun_us)
+    lowest = "" if is_placed else statistics.least or ""
     if state.forgotten and lowest <= state.forgotten:
         return None
     tombstones = table.tombstones_above(lowest, _MOST_TOMBSTONES)
@@ -192,18 +192,18 @@ def _plan_fold(
 
 def _plan_join(
     changes: SparkChanges, task: FoldTask, table: Scd1Table, ended: Sequence[str], *, soft: bool
-) -> tuple[JoinTask, Survey] | None:
-    """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it."""
+) -> tuple[JoinTask, KeyStatistics] | None:
+    """Return the task that joins changes to the table's rows, and the key statistics of them; None if the driver must do it."""
     logged = table.logged_keys(MAX_DRIVER_KEYS) if task.metadata.key_columns else None
     if logged is None:
         return None
     join = JoinTask(task, table.engine.columns, tuple(ended), soft)
-    survey = changes.survey(join)
-    if survey.moved is None:
+    key_statistics = changes.key_statistics(join)
+    if key_statistics.moved is None:
         return None
-    if survey.has_partial:
+    if key_statistics.has_partial:
         table.begin_tracking()
-    return replace(join, tracks=table.tracks, driver_keys=pa.concat_tables([logged, survey.moved])), survey
+    return replace(join, tracks=table.tracks, driver_keys=pa.concat_tables([logged, key_statistics.moved])), key_statistics
 
 
 def _plan_history(

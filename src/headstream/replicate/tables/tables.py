@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.codec import TableMetadata
+from headstream.replicate.columns.change_statistics import StoredChanges
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import Coordinates
-from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.guarded import GuardedEngine
 from headstream.replicate.engines.job_labels import LabelJobs, no_labels
@@ -37,7 +37,6 @@ from headstream.replicate.tables.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
 
-_LOAD_MARGIN_US: Final = 2_000_000
 _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
@@ -89,7 +88,7 @@ class TargetTables:
     Args:
         checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        keeper: Stores what a table's commit relies on; None if the checkpoint does so itself.
+        checkpoint_store: Stores what a table's commit relies on; None if the checkpoint does so itself.
         label_jobs: Labels the Spark jobs of a table's steps, and may note the result of a merge.
     """
 
@@ -102,11 +101,11 @@ class TargetTables:
         load_gap_us: int = LOAD_GAP_US,
         change_tables: Place | None = None,
         owner: Owner | None = None,
-        keeper: Keeper | None = None,
+        checkpoint_store: CheckpointStore | None = None,
         label_jobs: LabelJobs = no_labels,
     ) -> None:
         self._checkpoint = checkpoint
-        self._keeper = LocalKeeper() if keeper is None else keeper
+        self._checkpoint_store = LocalCheckpointStore() if checkpoint_store is None else checkpoint_store
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
         self._memory = TableMemory(checkpoint / TABLES_NAME)
@@ -125,7 +124,7 @@ class TargetTables:
         config: ReplicateConfig,
         open_engine: OpenEngine,
         pipeline: str,
-        keeper: Keeper | None = None,
+        checkpoint_store: CheckpointStore | None = None,
         label_jobs: LabelJobs = no_labels,
     ) -> TargetTables:
         """Return the tables of a pipeline, given its identity."""
@@ -136,7 +135,7 @@ class TargetTables:
             load_gap_us=config.load_gap_us,
             change_tables=config.change_tables,
             owner=Owner(pipeline, config.checkpoint, config.take_over),
-            keeper=keeper,
+            checkpoint_store=checkpoint_store,
             label_jobs=label_jobs,
         )
 
@@ -144,7 +143,7 @@ class TargetTables:
         """Close the open files."""
         self._memory.close()
 
-    def learn(
+    def observe(
         self,
         changes: Mapping[str, Sequence[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
@@ -154,7 +153,7 @@ class TargetTables:
         """Detect full loads in decoded changes, also of failing tables.
 
         Args:
-            read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
+            read_until_us: All changes that were logged before this time have been observed, with these, microseconds since
                 1970 UTC.
 
         Returns:
@@ -165,9 +164,9 @@ class TargetTables:
             if any(batch.num_rows for batch in batches):
                 tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
         for schema_id, found in (stored or {}).items():
-            tables.setdefault(schemas[schema_id].table, []).append(found.traits.trace)
+            tables.setdefault(schemas[schema_id].table, []).append(found.statistics.trace)
         opened = {name: self._table(name) for name in tables}
-        return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
+        return {name: table.placed_until_us for name, table in opened.items() if table.observe(tables[name], read_until_us)}
 
     def apply(
         self,
@@ -177,7 +176,7 @@ class TargetTables:
         version: int,
         *,
         repeated: bool = False,
-        is_learned: bool = False,
+        is_observed: bool = False,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
@@ -188,8 +187,8 @@ class TargetTables:
             unit: Name of the unit, the same in a rerun after a restart.
             version: Number of this application, rising within the unit.
             repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
-            is_learned: Whether learn() has seen the changes; else they are treated as all changes logged until now.
-            stored: Schema id -> further changes, which are stored; learn() has seen them.
+            is_observed: Whether observe() has seen the changes; else they are treated as all changes logged until now.
+            stored: Schema id -> further changes, which are stored; observe() has seen them.
         """
         present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}
@@ -201,7 +200,7 @@ class TargetTables:
 
         def apply_table(name: Name) -> Applied:
             with self._label_jobs(f"{_show(name)}: merge, {of_unit}") as span:
-                done = self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
+                done = self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_observed, repeated)
                 if span is not None:
                     span.end(done)
                 return done
@@ -223,7 +222,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
-        is_learned: bool,
+        is_observed: bool,
         repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
@@ -235,8 +234,8 @@ class TargetTables:
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
-            if not is_learned:
-                table.learn([group for group in groups if isinstance(group, pa.Table)])
+            if not is_observed:
+                table.observe([group for group in groups if isinstance(group, pa.Table)])
             has_loads = any(_has_loads(group) for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
@@ -250,7 +249,7 @@ class TargetTables:
                     continue
                 waiting -= set(ids)
             if not has_loads:
-                applied.add(Applied({name: table.settle()}))
+                applied.add(Applied({name: table.remove_vanished_rows()}))
         except HeadstreamError as error:
             applied.failed[name] = error
         applied.held = waiting
@@ -266,20 +265,20 @@ class TargetTables:
         """Return the schemas and names of the tables that have been written."""
         return list(self._memory.names())
 
-    def settle(self, resting: Container[Name] = ()) -> Applied:
+    def remove_vanished_rows(self, held_tables: Container[Name] = ()) -> Applied:
         """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run."""
         applied = Applied()
         is_saved = False
         for name in self._memory.names():
-            if name in resting:
+            if name in held_tables:
                 continue
             try:
                 table = self._table(name)
                 if table.has_ended_load and not is_saved:
-                    self._keeper.save()  # which loads have ended, and up to where the log is read
+                    self._checkpoint_store.save()  # which loads have ended, and up to where the log is read
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):
-                    counts = table.settle()
+                    counts = table.remove_vanished_rows()
                 self._touched |= {name} if counts != RowCounts() else set()
             except HeadstreamError as error:
                 applied.failed[name] = error
@@ -302,7 +301,7 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations and the beginnings of loads from messages of the source; repeating it changes nothing.
+        """Note truncations, and first and last rows of loads, from messages of the source; repeating it changes nothing.
 
         The rows of a load that were logged at the same time in other partitions belong to it too.
         """
@@ -310,11 +309,11 @@ class TargetTables:
             table = self._table((schema, name))
             if kind == "truncated":
                 table.truncate(sequence, logged_us)
-            elif not table.begin_load(logged_us - _LOAD_MARGIN_US):
-                table.begin_load(logged_us)
+            else:
+                table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""
+        """End a table's load, as its next change otherwise does; remove_vanished_rows() removes the rows that it lacks."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
@@ -351,12 +350,12 @@ class TargetTables:
 
     def _guarded(self, name: Name, tombstones: Path) -> OpenEngine:
         """Return what opens a table's engine: one before whose commits the checkpoint has what they rely on."""
-        if isinstance(self._keeper, LocalKeeper):
+        if isinstance(self._checkpoint_store, LocalCheckpointStore):
             return self._open_engine
         below = tombstones.relative_to(self._checkpoint).as_posix()
 
         def publish() -> None:
-            self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
+            self._checkpoint_store.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
 
         return lambda path, *settings: GuardedEngine(self._open_engine(path, *settings), publish)
 
@@ -375,7 +374,7 @@ def _group(
 
 def _has_loads(group: pa.Table | SparkChanges) -> bool:
     if isinstance(group, SparkChanges):
-        return group.traits.has_loads
+        return group.statistics.has_loads
     return bool(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py())
 
 

@@ -5,6 +5,7 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
-from headstream.replicate.columns.changes import OPERATIONS, departures
+from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures
+from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
@@ -37,6 +39,11 @@ from headstream.replicate.tables.target_owner import Owner
 
 __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_FURTHER_SNAPSHOT: Final = (
+    "%s has no key, and a further snapshot of it has begun. From PostgreSQL, rows that were committed when it began are there "
+    "twice, unless the connector's replication slot was dropped before: drop slot and offsets, and let it take another snapshot"
+)
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
 
@@ -57,8 +64,8 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
         return changes, {}
     rows = changes.take(pa.array(places, pa.int64()))
     known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
-    columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
-    keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
+    own = in_table_types(rows.select([key for key in table.keys if key in rows.schema.names]), table.columns)
+    keys = list(zip(*(column.to_pylist() for column in own.columns), strict=True)) if own.num_columns == len(table.keys) else []
     lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
     reason = f"older than the remembered deletions (from {forgotten}), and its row is missing"
     numbers = pa.array(sorted(lost), pa.int64())
@@ -71,7 +78,7 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
 OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
 """A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
 
-_BURIALS: Final = 8
+_FORGETTING_STEPS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
 
 
@@ -100,17 +107,17 @@ class TargetTable:
         self._tombstones: Tombstones | None = None
         self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
-    def learn(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
+    def observe(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
         """Detect full loads in a batch's changes; return whether rows of a load are among them.
 
         Args:
-            read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
+            read_until_us: All of the table's changes logged before this time have been observed, with these; None: of any
                 time, for callers that have no others.
         """
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
         if read_until_us is None:
             read_until_us = (pc.max(sequences["_hs_logged_us"]).as_py() or 0) + 1
-        has_loads = self._state.loads.learn(sequences, read_until_us, self._merges.gap_us)
+        has_loads = self._state.loads.observe(sequences, read_until_us, self._merges.gap_us)
         self._merges.keep()
         return has_loads
 
@@ -127,7 +134,7 @@ class TargetTable:
         They are then appended to the table's change table, if any, which records the same.
 
         Args:
-            changes: Decoded changes that learn() has seen; those on executors are folded there if that is possible.
+            changes: Decoded changes that observe() has seen; those on executors are folded there if that is possible.
             repeated: Whether some of the changes can already be applied by another unit.
 
         Raises:
@@ -206,10 +213,10 @@ class TargetTable:
 
     @property
     def has_ended_load(self) -> bool:
-        """Whether settle() has something to remove."""
+        """Whether remove_vanished_rows() has something to remove."""
         return self._state.loads.vanished is not None and self._state.schema is not None
 
-    def settle(self) -> RowCounts:
+    def remove_vanished_rows(self) -> RowCounts:
         """Remove the rows that a finished load did not contain, and the state that it makes obsolete."""
         bound = self._state.loads.vanished
         if bound is None or self._state.schema is None:
@@ -226,7 +233,7 @@ class TargetTable:
             # One by one where rows stay: what a row was at the end of the first does not reach across the next.
             bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
             counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
-        self._state.loads.settle()
+        self._state.loads.mark_vanished_removed()
         self._merges.keep()
         return counts
 
@@ -237,12 +244,20 @@ class TargetTable:
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the source was truncated at a position among its changes: settle() removes the rows up to it."""
+        """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
+    def mark_load(self, at_us: int, *, is_last: bool) -> None:
+        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        if is_last:
+            self._state.loads.mark_last(at_us)
+        elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
+            _LOGGER.warning(_FURTHER_SNAPSHOT, ".".join(self._name))
+        self._merges.keep()
+
     def end_load(self) -> None:
-        """End the newest load: settle() removes the rows that it did not contain."""
+        """End the newest load: remove_vanished_rows() removes the rows that it did not contain."""
         self._state.loads.end()
         self._merges.keep()
 
@@ -268,7 +283,7 @@ class TargetTable:
         self._claim(self._path, self._changes)
         keys = list(self._state.schema.keys)
         if may_forget and self._table is not None:
-            self._table.forget_ended()
+            self._opened(keys).forget_ended()
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
         # Its clustering is known after the first changes; before them there is nothing to compact.
         if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
@@ -293,7 +308,7 @@ class TargetTable:
             return False
         state = self._state
         if state.newest_deletion > max((sequence for _, sequence in state.deletion_times), default=state.forgotten) and (
-            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _BURIALS
+            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _FORGETTING_STEPS
         ):
             state.deletion_times.append((now_us, state.newest_deletion))
             self._merges.keep()
@@ -307,8 +322,9 @@ class TargetTable:
         return True
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
-        """Open the table by its settings; without settings as before, or by its stored rows."""
+        """Open the table by its settings, without settings as before or by its stored rows; nothing of a failed merge remains."""
         if self._table is not None and settings in (None, self._settings):
+            self._table.decide()
             return self._table
         if self._tombstones is None:
             self._tombstones = Tombstones(self._tombstones_path, keys)
@@ -320,6 +336,7 @@ class TargetTable:
         engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
+        self._table.decide()
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:

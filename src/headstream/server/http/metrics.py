@@ -37,7 +37,7 @@ def describe_server(
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
 ) -> Iterator[Metric]:
-    """Yield the metrics of a server, without those of deliveries and removals.
+    """Yield the metrics of a server, except of deliveries and removals.
 
     Args:
         filters: Messages that filters have examined, and of those, messages that they could not be applied to.
@@ -136,13 +136,13 @@ def describe_deliveries(
     now_us: int,
     *,
     lost_rows: int,
-    tells_groups: bool,
+    names_groups: bool,
 ) -> Iterator[Metric]:
     """Yield the metrics of deliveries: transitions of messages, paused groups, and the ages of the oldest messages.
 
     Args:
         ages: The groups whose journals are in memory.
-        tells_groups: Whether metrics name groups.
+        names_groups: Whether metrics name groups.
     """
     found = list(ages)
     transitions = CounterMetricFamily(
@@ -173,13 +173,13 @@ def describe_deliveries(
     ):
         oldest = max((seconds for seconds, _ in of_groups), default=0.0)
         yield GaugeMetricFamily(f"headstream_{name}_seconds", text, value=oldest)
-        if tells_groups:
+        if names_groups:
             named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]} of a group.", labels=_LABELS)
             largest = sorted((each for each in of_groups if each[0]), key=lambda each: (-each[0], each[1].topic, each[1].group))
             for seconds, each in largest[:MOST_SERIES]:
                 named.add_metric([each.topic.stream, each.topic.topic, each.group], seconds)
             yield named
-    if tells_groups:
+    if names_groups:
         paused = GaugeMetricFamily("headstream_group_paused", "1 for each group that is paused.", labels=_LABELS)
         for each in [each for each in found if each.is_paused][:MOST_SERIES]:
             paused.add_metric([each.topic.stream, each.topic.topic, each.group], 1)

@@ -83,7 +83,7 @@ class Pages:
         self._tokens = tokens
         self._traffic = traffic
         self._budget = budget
-        self._tells_groups = settings.metrics_of_groups
+        self._names_groups = settings.metrics_of_groups
         self._metrics = CachedValue[bytes]()
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Return the name of the API.", "text/plain"): lambda _: text_reply(200, _ROOT),
@@ -128,7 +128,9 @@ class Pages:
         except HeadstreamError as error:
             return refused_reply(error, self._log)
         return json_reply(
-            LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation)))
+            LoginWithToken.reply_to_json(
+                LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation, is_today=claims.is_today))
+            )
         )
 
     def _measure(self, _: bytes) -> Reply:
@@ -145,7 +147,7 @@ class Pages:
 
         broker, audit = self._dispatcher.broker, self._dispatcher.audit
         now_us = broker.backing.clock_us()
-        groups = self._groups_behind() if self._tells_groups else ()
+        groups = self._groups_behind() if self._names_groups else ()
         filters = broker.messages.filter_counts
         users = len(self._dispatcher.users.list())
         deliveries = describe_deliveries(
@@ -154,7 +156,7 @@ class Pages:
             broker.delivery_views.ages(),
             now_us,
             lost_rows=0 if audit is None else audit.lost_count,
-            tells_groups=self._tells_groups,
+            names_groups=self._names_groups,
         )
         own = describe_server(self._traffic, measure(self._dispatcher), users, groups, filters, self._budget)
         return [*own, *deliveries, *describe_removals(broker.backing.log, now_us)]

@@ -12,6 +12,7 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.records import BINARY, Command
 from headstream.core.wire.refusals import refusal_to_json, status_of
 from headstream.core.wire.statuses import Status, http_status
+from headstream.core.wire.vsr import http as vsr_http
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.log.log import Log
 from headstream.server.reporting.logs import note
@@ -86,8 +87,13 @@ def refused_reply(error: Exception, log: Log | None = None) -> Reply:
     return json_reply(refusal_to_json(error if log is None else redact(error, log)), http_status(status))._replace(status=status)
 
 
-def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False) -> Reply:
-    """Return the reply to a command with a route; `in_binary`: the client accepts the binary form of TCP."""
+def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False, is_today: bool = False) -> Reply:
+    """Return the reply to a command with a route.
+
+    Args:
+        in_binary: Whether the client accepts the binary form of TCP.
+        is_today: Whether it expects the JSON of Iggy's servers from 0.9.
+    """
     kind, route = type(command), command.entry().route
     assert route is not None  # the request was found by its route
     if kind.code == Code.PING:
@@ -97,5 +103,5 @@ def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False)
         return Reply(route.success, value, "application/zip", {"Content-Disposition": f'attachment; filename="{name}"'})
     if in_binary:
         return Reply(route.success, kind.encode_reply(value), BINARY)
-    body = kind.encode_http_reply(value)
+    body = vsr_http.encode_reply(command, value) if is_today else kind.encode_http_reply(value)
     return Reply(route.success, body, "application/json" if body else None)

@@ -16,6 +16,7 @@ import ssl as tls
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
@@ -38,6 +39,7 @@ from headstream.core.wire.route_matching import FoundRoute, find_methods, find_r
 from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.core.wire.table import COMMANDS
+from headstream.core.wire.vsr import http as vsr_http
 from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
 from headstream.server.http.connections import HttpConnections
@@ -57,6 +59,7 @@ from headstream.server.http.replies import (
 )
 from headstream.server.http.requests import (
     RefusedBodyError,
+    address_of,
     bounded_for_json,
     is_binary,
     peer_of,
@@ -114,7 +117,7 @@ _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
 
 _FEW_MESSAGES: Final = 20
-"""Up to so many are encoded as JSON in the event loop; more on a worker thread."""
+"""Most messages that are encoded as JSON in the event loop; more are encoded on a worker thread."""
 
 _QUICK: Final = codes_where(lambda row: row.is_quick)
 
@@ -203,8 +206,8 @@ class HttpServer:
             return
         listener.close()
         self._is_stopping = True
-        for rung in self._waits:
-            rung.set()
+        for notified in self._waits:
+            notified.set()
         handlers.pre_shutdown()
         await handlers.shutdown(self._settings.drain_s)
 
@@ -315,13 +318,18 @@ class HttpServer:
     ) -> Reply:
         code = found.entry.code
         kind = COMMANDS[code]
+        is_today = claims is not None and claims.is_today and not found.entry.is_extension
         if body and is_binary(request):
             decode = functools.partial(kind.decode_binary_http, found.path, body)
         else:
-            decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
+            of_form = functools.partial(vsr_http.decode_request, kind) if is_today else kind.decode_http
+            decode = functools.partial(of_form, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
+        if isinstance(command, Login) and command.is_of_today:
+            command, is_today = replace(command, version=None), True
         login = (claims.user_id, claims.generation, claims.token_id) if claims else ()
         session = Session.over_http(peer_of(request), *login)
+        session.server_address = address_of(request)
         try:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
@@ -329,7 +337,7 @@ class HttpServer:
             in_binary = kind.has_messages and wants_binary(request)
             if not in_binary:
                 command = bounded_for_json(command)
-            reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
+            reply_to = functools.partial(self._reply_to, session, command, claims, in_binary, is_today)
             is_quick = self._is_quick(command, body)
             if isinstance(command, (PollMessages, FetchMessages, FilterMessages)):
                 await memory.hold_soon(len(body) + self._expected_bytes(is_quick=is_quick, in_binary=in_binary))
@@ -359,7 +367,7 @@ class HttpServer:
         except NotFoundError:
             return False
 
-    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool) -> Reply:
+    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool, is_today: bool) -> Reply:
         """Return the reply to a command; any thread."""
         try:
             value = self._dispatcher.answer(session, command)
@@ -373,30 +381,30 @@ class HttpServer:
         if value is None and kind.reply is not NOTHING:
             return NOT_FOUND
         if isinstance(value, LoggedIn):
-            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id, session.generation))
+            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id, session.generation, is_today=is_today))
         elif entry.code == Code.LOGOUT and claims is not None:
             self._tokens.revoke(claims)
-        return command_reply(command, value, in_binary=in_binary)
+        return command_reply(command, value, in_binary=in_binary, is_today=is_today)
 
     async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
         """Wait until messages are available, the timeout ends, or the server stops."""
-        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
-        def ring() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # the loop has been closed: the server has stopped
-                loop.call_soon_threadsafe(rung.set)
+                loop.call_soon_threadsafe(notified.set)
 
-        wait = begin_wait(self._dispatcher, session, command, ring)
-        self._waits.add(rung)
+        wait = begin_wait(self._dispatcher, session, command, notify)
+        self._waits.add(notified)
         try:
             async with asyncio.timeout(command.timeout_ms / 1000):
                 while not (wait.is_ready or self._is_stopping):
-                    await rung.wait()
-                    rung.clear()
+                    await notified.wait()
+                    notified.clear()
         except TimeoutError:
             return
         finally:
-            self._waits.discard(rung)
+            self._waits.discard(notified)
             wait.cancel()
 
     def _verify(self, request: web.BaseRequest) -> Claims | None:

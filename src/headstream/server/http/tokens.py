@@ -26,15 +26,21 @@ if TYPE_CHECKING:
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
 """Existing clients expect a number in `sub`, where the standard has a text."""
 
+_TODAY: Final = "0.11"
+
 
 class Claims(NamedTuple):
-    """The claims of a token: user, token id, seconds since 1970 UTC, and the user's generation."""
+    """The claims of a token: user, token id, seconds since 1970 UTC, the user's generation, and the form of its requests.
+
+    `is_today` stands for the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
+    """
 
     user_id: int
     token_id: str
     issued_s: int
     expires_s: int
     generation: int = 0
+    is_today: bool = False
 
 
 class Revocations(Protocol):
@@ -81,8 +87,8 @@ class AccessTokens:
         """Lifetime of a token, seconds."""
         return self._settings.expiry_s
 
-    def issue(self, user_id: int, generation: int) -> AccessToken:
-        """Return a new token of a user, bound to the user's generation that has logged in."""
+    def issue(self, user_id: int, generation: int, *, is_today: bool = False) -> AccessToken:
+        """Return a new token of a user, bound to the user's generation that has logged in; `is_today` as in Claims."""
         import jwt  # lazy: a sixth of an idle server's memory and start time
 
         settings, now = self._settings, self._clock_s()
@@ -96,7 +102,7 @@ class AccessTokens:
             "nbf": int(now) + settings.not_before_s,
             "exp": expires_s,
             "gen": generation,
-        }
+        } | ({"form": _TODAY} if is_today else {})
         return AccessToken(jwt.encode(claims, settings.secret, settings.algorithm), expires_s)
 
     def verify(self, token: str) -> Claims:
@@ -125,7 +131,7 @@ class AccessTokens:
             raise _refused("an access token of another algorithm", Status.INVALID_JWT_ALGORITHM) from None
         except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
             raise _refused(f"an invalid access token: {error}") from None
-        claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"], found.get("gen", 0))
+        claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"], found.get("gen", 0), found.get("form") == _TODAY)
         if not all(type(number) is int for number in (claims.user_id, claims.issued_s, claims.expires_s, claims.generation)):
             raise _refused("an access token with claims that are not numbers")
         if type(claims.token_id) is not str or self._revocations.is_revoked(claims.token_id):

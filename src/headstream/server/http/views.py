@@ -27,12 +27,12 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
 from headstream.server.http.browsing import browse, download, explain_message
-from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
+from headstream.server.http.dead_letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
+from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.routes import OpenClient, ViewRequest
-from headstream.server.http.surveys import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20

@@ -29,14 +29,14 @@ class RunsOn(enum.Enum):
 
     LOOP: in the event loop: fast.
     WORK: on a thread: it changes the catalog, or waits for the disk.
-    SURVEY: on one of a few threads: it reads many partitions.
+    SCAN: on one of a few threads: it reads many partitions.
     PASSWORD: on a thread for password checks, which are slow.
     FETCH, GROUP: it waits for messages, or for other members of a group.
     """
 
     LOOP = 0
     WORK = Code.CREATE_TOPIC
-    SURVEY = Code.STATS
+    SCAN = Code.STATS
     PASSWORD = Code.LOGIN
     FETCH = -1
     GROUP = -2
@@ -98,12 +98,12 @@ APIS: Final[dict[int, Api]] = _make(
     _SCHEMAS,
     {
         "api_versions": (list_versions, RunsOn.LOOP),
-        "sasl_handshake": (sessions.shake_hands, RunsOn.LOOP),
+        "sasl_handshake": (sessions.handle_handshake, RunsOn.LOOP),
         "sasl_authenticate": (sessions.authenticate, RunsOn.PASSWORD),
         "metadata": (cluster.list_topics, RunsOn.LOOP),
         "describe_cluster": (cluster.describe_cluster, RunsOn.LOOP),
         "describe_acls": (cluster.describe_acls, RunsOn.LOOP),
-        "describe_log_dirs": (cluster.describe_log_dirs, RunsOn.SURVEY),
+        "describe_log_dirs": (cluster.describe_log_dirs, RunsOn.SCAN),
         "list_partition_reassignments": (cluster.list_reassignments, RunsOn.LOOP),
         "create_topics": (topics.create_topics, RunsOn.WORK),
         "delete_topics": (topics.delete_topics, RunsOn.WORK),
@@ -122,8 +122,8 @@ APIS: Final[dict[int, Api]] = _make(
         "sync_group": (groups.sync_group, RunsOn.GROUP),
         "heartbeat": (groups.beat, RunsOn.LOOP),
         "leave_group": (groups.leave_group, RunsOn.LOOP),
-        "describe_groups": (groups.describe_groups, RunsOn.SURVEY),
-        "list_groups": (groups.list_groups, RunsOn.SURVEY),
+        "describe_groups": (groups.describe_groups, RunsOn.SCAN),
+        "list_groups": (groups.list_groups, RunsOn.SCAN),
         "delete_groups": (groups.delete_groups, RunsOn.WORK),
         "offset_commit": (group_offsets.commit_offsets, RunsOn.LOOP),
         "offset_fetch": (group_offsets.fetch_offsets, RunsOn.LOOP),

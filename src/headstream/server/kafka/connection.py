@@ -53,7 +53,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedKafka(Protocol):
-    """What all connections of the listener share."""
+    """Objects that all connections of the listener share."""
 
     context: ListenerContext
     workers: Workers
@@ -144,10 +144,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._drained.set()
         self._sasl = SaslLogin()
         self._fetching: FetchSession | None = None
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._is_token_next = False
         self._timeouts = ConnectionTimeouts(self._limits, loop.time())
-        self._heard_s = loop.time()
+        self._last_request_s = loop.time()
         self._transport: asyncio.Transport
         self._here: Address
         self._responses: ResponseWriter
@@ -186,7 +186,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Pass the received bytes to the connection's task."""
         self._listener.traffic.received_bytes += nbytes
         self._frames.received(nbytes)
-        self._heard_s = self._loop.time()
+        self._last_request_s = self._loop.time()
         if self._frames.is_full:
             self._pause()
         self._came.set()
@@ -232,7 +232,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check(self, now_s: float) -> None:
         """Close if receiving a request, sending responses, or the login timed out."""
         pending = self._frames.pending_bytes
-        if not pending and not self.is_busy and now_s - self._heard_s > _IDLE_S and self._frames.capacity_bytes > _FREE_BYTES:
+        if (
+            not pending
+            and not self.is_busy
+            and now_s - self._last_request_s > _IDLE_S
+            and self._frames.capacity_bytes > _FREE_BYTES
+        ):
             self._frames.resize(0)
             self._memory.hold_requests(0)
         is_full = not self._drained.is_set() or self._transport.is_closing()
@@ -442,19 +447,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
     async def _fetch(self, call: Call) -> Mapping[str, Any] | None:
         """Answer a fetch once it has enough bytes, or timed out."""
         try:
-            fetch = open_session(call, self._fetching, partial(self._call_loop, self._rung.set))
+            fetch = open_session(call, self._fetching, partial(self._call_loop, self._notified.set))
         except ProtocolError as error:
             return {"error_code": error.fault, "responses": []}
         self._fetching = fetch
         until_s = self._loop.time() + fetch.max_wait_s
         while True:
-            self._rung.clear()
+            self._notified.clear()
             reply = await self._on_thread(RunsOn.WORK, fetch.read) if fetch.reads > _MANY_PARTITIONS else fetch.read()
             left_s = until_s - self._loop.time()
             if fetch.is_enough or left_s <= 0 or self._is_leaving:
                 break
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._rung.wait(), left_s)
+                await asyncio.wait_for(self._notified.wait(), left_s)
             if fetch.is_patient:
                 await asyncio.sleep(min(_AGAIN_S, left_s))
         if fetch.id:

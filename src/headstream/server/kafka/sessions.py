@@ -48,7 +48,7 @@ def explain_login(*, is_encrypted: bool) -> str:
     )
 
 
-def shake_hands(call: Call) -> Reply:
+def handle_handshake(call: Call) -> Reply:
     """Select a SASL mechanism."""
     is_known = call.request["mechanism"] in MECHANISMS
     fault = ErrorCode.NONE if is_known else ErrorCode.UNSUPPORTED_SASL_MECHANISM

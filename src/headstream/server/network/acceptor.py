@@ -1,4 +1,4 @@
-"""Acceptor: accepts connections on one socket: a few a round of the event loop, at most so many a second of one address.
+"""Acceptor: accepts connections on one socket: a few per round of the event loop, a limited number per second from one address.
 
 The event loop's own server accepts all that have come at once, and reports an encrypted connection only after its handshake:
 a flood would hold the loop, and silent clients all descriptors.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.server.network.admission import HANDSHAKE_COST, Admission
-from headstream.server.network.tls import FAREWELL_S
+from headstream.server.network.tls import TLS_SHUTDOWN_TIMEOUT_S
 from headstream.server.reporting.logs import note
 
 HANDSHAKE_S: Final = 5.0
@@ -136,7 +136,9 @@ class Acceptor:
             self._pending.pop(task, None)
         else:
             self._pending[task] = None  # the transport closes it from here on
-        timeouts = {} if self._tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": FAREWELL_S}
+        timeouts = (
+            {} if self._tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": TLS_SHUTDOWN_TIMEOUT_S}
+        )
         try:
             await self._loop.connect_accepted_socket(self._make_protocol, accepted, ssl=self._tls, **timeouts)
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError and timeouts are OSErrors

@@ -11,7 +11,7 @@ from typing import Final
 
 from headstream.errors import InvalidOptionError, StorageError
 
-FAREWELL_S: Final = 1.0
+TLS_SHUTDOWN_TIMEOUT_S: Final = 1.0
 """Timeout of the TLS shutdown: a silent client must not delay the server's stop."""
 
 

@@ -1,7 +1,7 @@
 """Wakeups: answers waits in the same round of the event loop as the append that ends them.
 
-append in the event loop -> ring() -> the sender's response -> run(): the responses of those that waited for the message
-append in another thread -> ring() -> the event loop's next round
+append in the event loop -> notify() -> the sender's response -> run(): the responses to clients that waited for the message
+append in another thread -> notify() -> the event loop's next round
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Wakeups:
         self._is_running = False
         self.due: deque[Callable[[], None]] = deque()
 
-    def ring(self, look: Callable[[], None]) -> None:
+    def notify(self, look: Callable[[], None]) -> None:
         """Have a wait checked soon, by `look` in the event loop, which answers it if it is over; any thread."""
         if threading.get_ident() == self._thread:
             if not self.due:
@@ -33,7 +33,7 @@ class Wakeups:
             self._loop.call_soon_threadsafe(look)
 
     def run(self) -> None:
-        """Check the waits that were rung in this round; only in the event loop, after the senders' responses."""
+        """Check the waits that were notified in this round; only in the event loop, after the senders' responses."""
         if self._is_running:
             return
         self._is_running = True

@@ -1,6 +1,6 @@
-"""Workers: the threads that answer what must not hold up the event loop.
+"""Workers: the threads for requests that would block the event loop.
 
-surveys     what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
+scans       what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
 work        what waits for a disk, changes directories, or is big enough to be worth another core
 passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has threads of its own,
             half as many as there are cores, so that the event loop has one; they serve users and addresses in turn, each
@@ -30,9 +30,9 @@ _MOST_PASSWORDS: Final = 256
 _RETRY_S: Final = 10
 """Rejected clients are advised to retry after this time: the pending ones are done then. Seconds."""
 
-_SURVEY_THREADS: Final = 2
+_SCAN_THREADS: Final = 2
 """Each one takes the GIL from the event loop after each step; with two, one user's long list does not delay all other lists."""
-_SURVEYS: Final = codes_where(lambda row: row.threads == "surveys")
+_SCANS: Final = codes_where(lambda row: row.threads == "scans")
 _WITH_PASSWORDS: Final = codes_where(lambda row: row.threads == "passwords")
 
 
@@ -41,21 +41,21 @@ class Workers:
 
     def __init__(self) -> None:
         self._work = ThreadPoolExecutor(_WORK_THREADS, "headstream-work")
-        self._surveys = FairThreads(_SURVEY_THREADS, "headstream-surveys")
+        self._scans = FairThreads(_SCAN_THREADS, "headstream-scans")
         threads = max((os.cpu_count() or 1) // 2, 1)
         self._passwords = FairThreads(threads, "headstream-passwords", _MOST_PASSWORDS * threads, _too_many_passwords)
 
     def submit(self, code: int, function: Callable[[], _T], client: Hashable = None) -> Future[_T]:
         """Run a function on a thread that suits a command; the client is a user's number or an unknown client's address."""
-        if code in _SURVEYS:
-            return self._surveys.submit(client, function)
+        if code in _SCANS:
+            return self._scans.submit(client, function)
         if code in _WITH_PASSWORDS:
             return self._passwords.submit(client, function)
         return self._work.submit(function)
 
     def close(self) -> None:
         """Cancel pending functions, and end the threads after their current ones."""
-        self._surveys.close()
+        self._scans.close()
         self._passwords.close()
         self._work.shutdown(wait=True, cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""Reading: our columns, computed from those of Spark's Kafka source.
+"""Reading: our columns, computed from the columns of Spark's Kafka source.
 
     ours                       Kafka's
     stream, topic              the name up to its first dot, and after it; no stream without a dot, or if it is a path
@@ -26,7 +26,7 @@ from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.options import parse_read_options
 from headstream.spark.kafka.raw_headers import KAFKA_HEADERS, RawHeaders
-from headstream.spark.kafka.topics import MARKER
+from headstream.spark.kafka.recreated_topics import MARKER
 from headstream.spark.source.options import RowShape
 from headstream.spark.source.source import spark_schema
 from headstream.spark.workers.arrow_functions import arrow_function, replace_null_lists

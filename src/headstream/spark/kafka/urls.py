@@ -114,8 +114,8 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
 
 
 def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    """Check a query's sources before it starts: its trigger, and that its Kafka topics are those of its checkpoint."""
-    from headstream.spark.kafka.topics import check_topics_of_query
+    """Check a query's sources before it starts: its trigger, and that its Kafka topics match its checkpoint."""
+    from headstream.spark.kafka.recreated_topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)
     if not hasattr(frame, "_jdf"):  # of Spark Connect, whose JVM is in another process

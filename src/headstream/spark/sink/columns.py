@@ -64,7 +64,7 @@ _PLAIN: Final[dict[str, tuple[type[DataType], ...]]] = {
     "payload": _TEXT, "key": _TEXT, "topic": (StringType,), "stream": (StringType,), "id": _TEXT,
     "partition": (ByteType, ShortType, IntegerType, LongType), "timestamp": (TimestampType,),
 }  # fmt: skip
-_THE_LOGS_OWN: Final = frozenset({"offset", "state", "checksum", "headers_repeated"})
+_READ_ONLY_COLUMNS: Final = frozenset({"offset", "state", "checksum", "headers_repeated"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _is(name: str, kind: DataType) -> str:
 
 def _unknown(names: list[str]) -> InvalidOptionError:
     drops = ", ".join(f'"{name}"' for name in names)
-    own = [name for name in names if name.lower() in _THE_LOGS_OWN]
+    own = [name for name in names if name.lower() in _READ_ONLY_COLUMNS]
     what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
     return InvalidOptionError(
         f"columns that cannot be written: {what}",

@@ -27,7 +27,7 @@ from headstream.spark.connection.log_urls import LogLocation, parse_log
 
 OPTION_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
 """Every option of a write."""
-_SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
+_OPTIONS_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _MAX_WRITER: Final = 200
 _HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+))(?:\s+(?P<kind>\w+))?\s*(?:,|$)")
 
@@ -61,7 +61,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
-        if name not in known and name not in _SPARKS_OWN:
+        if name not in known and name not in _OPTIONS_OF_SPARK:
             close = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)

@@ -33,7 +33,7 @@ from headstream.spark.sink.options import SinkOptions, parse_sink_options
 from headstream.spark.sink.server_sink import ServerSink
 from headstream.spark.sink.stager import Staged, StageTask, stage_rows
 from headstream.spark.workers.endings import exit_quietly
-from headstream.spark.workers.memory import spare_imports
+from headstream.spark.workers.memory import freeze_objects
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -63,7 +63,7 @@ class _Sink:
 
     @classmethod
     def plan(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> _Sink:
-        spare_imports()
+        freeze_objects()
         parsed = parse_sink_options(options)
         if overwrite:
             raise InvalidOptionError(
@@ -78,7 +78,7 @@ class _Sink:
         return cls(parsed, log, columns, identity)
 
     def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
-        spare_imports()
+        freeze_objects()
         configure_malloc()  # blocks of batches are freed and taken again: new memory costs more than their writes
         options = self.options
         work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)

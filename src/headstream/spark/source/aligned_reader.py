@@ -33,6 +33,8 @@ from headstream.spark.source.stream_reader import HeadstreamStreamReader
 _READ_UNTIL: Final = "read until"
 _FULL: Final = 0.95
 """The share of a micro-batch's limits at which the search for a better time stops: each try reads every partition."""
+_OVERFULL: Final = 1.05
+"""The share up to which a micro-batch takes all that there is: a small rest would be merged for the price of a large one."""
 _FULL_ENOUGH: Final = 0.75
 """The share from which on at most _MORE_TRIES more times are tried, since many messages can have one time."""
 _MORE_TRIES: Final = 6
@@ -47,7 +49,7 @@ def make_aligned_source(
     than reading and decoding them. The class contains the function, because options are visible in query plans.
 
     Args:
-        name: The format's name; its options are those of `headstream`.
+        name: The format's name; it has the options of `headstream`.
         schema: The converted columns, as Spark's DDL.
         convert: Runs in each task, on the rows that `headstream` would return.
     """
@@ -139,10 +141,10 @@ def find_end(
         low_us: A time before which everything is read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
         ends_at: A time -> where each partition ends that is read up to it.
-        fullness: Such ends -> their share of the limits: they fit up to 1.
+        fullness: Such ends -> their share of the limits: they fit up to 1, those at `high_us` up to 1.05.
     """
     end = ends_at(high_us)
-    if fullness(end) <= 1:
+    if fullness(end) <= _OVERFULL:
         return high_us, end
     best_us, best = low_us, ends_at(low_us)
     best_share, tries = 0.0, _MORE_TRIES

@@ -15,7 +15,7 @@ from headstream.spark.source.offsets import OffsetRange, TopicPartition
 from headstream.spark.source.options import SourceOptions
 from headstream.spark.source.reader import ReadPart, ReadTask, read_task
 from headstream.spark.source.tasks import plan_ranges, plan_tasks
-from headstream.spark.workers.memory import spare_imports
+from headstream.spark.workers.memory import freeze_objects
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
@@ -69,6 +69,6 @@ def _warn_of_loss(wanted: OffsetRange, count: int, there: str) -> None:
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Return the rows of one of plan_partitions(); empty for an empty one."""
-    spare_imports()
+    freeze_objects()
     task = partition.value
     return iter(()) if task is None else read_task(task)

@@ -51,7 +51,7 @@ def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
         positions["identity"] = {**kept, **{topic: now.topics[topic] for topic in changed}, "log": now.log}
 
     _add_batch(checkpoint, change)
-    _tell(changed)
+    _warn_of_recreated(changed)
 
 
 def begin_anew(checkpoint: Path, topics: Collection[str]) -> None:
@@ -64,7 +64,7 @@ def begin_anew(checkpoint: Path, topics: Collection[str]) -> None:
             positions.pop(topic, None)
 
     _add_batch(checkpoint, change)
-    _tell(topics)
+    _warn_of_recreated(topics)
 
 
 def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -86,7 +86,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
     (checkpoint / "commits" / str(number)).write_text(commit, encoding="utf-8")
 
 
-def _tell(topics: Collection[str]) -> None:
+def _warn_of_recreated(topics: Collection[str]) -> None:
     _LOGGER.warning(
         "topics that were created again are read from their beginning, as was accepted; the rest of the checkpoint stays: %s",
         ", ".join(sorted(topics)),

@@ -13,14 +13,14 @@ import pyspark.worker  # noqa: F401  # starts no threads, so it is safe before t
 from pyspark import daemon
 
 from headstream.spark.workers.endings import Work, suppress_disconnects
-from headstream.spark.workers.memory import spare_imports
+from headstream.spark.workers.memory import freeze_objects
 
 _WORK: Final[Work] = suppress_disconnects(daemon.worker)
 
 
 def _work(sock: socket.socket, authenticated: bool) -> int:
     code = _WORK(sock, authenticated)
-    spare_imports()
+    freeze_objects()
     return code
 
 

@@ -34,14 +34,14 @@ def suppress_disconnects(work: Work) -> Work:
     """Return work that exits its worker silently if the JVM has closed the socket."""
 
     @functools.wraps(work)
-    def quiet_work(sock: socket.socket, authenticated: bool) -> int:
+    def run_until_disconnect(sock: socket.socket, authenticated: bool) -> int:
         try:
             return work(sock, authenticated)
         except CLOSED as error:
             _discard_unsent(error)
             return 1  # the worker exits, as after a failure
 
-    return quiet_work
+    return run_until_disconnect
 
 
 def _discard_unsent(error: BaseException) -> None:

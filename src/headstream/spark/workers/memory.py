@@ -18,18 +18,18 @@ _MANY_MODULES: Final = 100
 """Number of later imports that justifies another freeze."""
 
 
-class _Spared:
+class _FrozenObjects:
     modules_count = 0
 
 
-def spare_imports() -> None:
+def freeze_objects() -> None:
     """Exclude present objects from later garbage collections, in a worker that Spark reuses.
 
     It does so the first time, and after many more imports.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name not in _DAEMONS or len(sys.modules) < _Spared.modules_count + _MANY_MODULES:
+    if spec is None or spec.name not in _DAEMONS or len(sys.modules) < _FrozenObjects.modules_count + _MANY_MODULES:
         return
-    _Spared.modules_count = len(sys.modules)
+    _FrozenObjects.modules_count = len(sys.modules)
     gc.collect()
     gc.freeze()

@@ -154,7 +154,7 @@ def test_knows_of_requires_any_right_to_the_whole(
     permissions: Permissions | None, of_streams: bool, of_stream: bool, of_other: bool
 ) -> None:
     rights = Rights(7, permissions)
-    assert (rights.knows_of(), rights.knows_of(STREAM), rights.knows_of(OTHER)) == (of_streams, of_stream, of_other)
+    assert (rights.may_see(), rights.may_see(STREAM), rights.may_see(OTHER)) == (of_streams, of_stream, of_other)
 
 
 def test_refusal_hides_whether_a_topic_exists_when_the_user_has_no_right_to_it() -> None:

@@ -23,7 +23,7 @@ from headstream.core.wire.extensions.leases import LeaseMessages
 from headstream.core.wire.extensions.messages import SetState
 from headstream.errors import OffsetOutOfRangeError
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, lease, peer, say, story
+from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, history, lease, peer, say
 
 __all__ = ["peer"]  # fixtures
 
@@ -101,7 +101,7 @@ def test_a_lost_row_loses_no_transition_and_is_counted(server: Server, peer: Pee
     assert audit.lost_count == 2
     assert "audit rows of deliveries are lost" in caplog.text
     assert "there is no topic 'ops/audit'" in caplog.text
-    assert story(peer, 0).status is DeliveryStatus.DONE
+    assert history(peer, 0).status is DeliveryStatus.DONE
     assert server.broker.transitions.counts[TransitionKind.ACKED] == 3
 
 

@@ -1,4 +1,4 @@
-"""What people see of deliveries: counts by status, the story of a message, and the transitions that are counted and audited."""
+"""What people see of deliveries: counts by status, the history of a message, and the transitions that are counted and audited."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def say(peer: Peer, step: LeaseStep, token: int, begin: int, until: int | None =
     assert peer.ask(SettleLeases(*AT, "workers", 1, (change,), dead_letter="shop/dead")).refused == ()
 
 
-def story(peer: Peer, offset: int, group: str = "workers") -> ToldMessage:
+def history(peer: Peer, offset: int, group: str = "workers") -> ToldMessage:
     return peer.ask(GetDelivery(*AT, group, 1, offset))
 
 
@@ -90,14 +90,14 @@ def test_a_message_of_each_status_tells_its_story(server: Server, peer: Peer) ->
     start_us = server.clock.now_us()
     fill_every_status(server, peer)
     now_us = server.clock.now_us()
-    statuses = [story(peer, offset).status for offset in range(8)]
+    statuses = [history(peer, offset).status for offset in range(8)]
     assert statuses == ["done", "delayed", "deferred", "poisoned", "leased", "leased", "pending", "pending"]
-    delayed = story(peer, 1)
+    delayed = history(peer, 1)
     assert (delayed.failures, delayed.next_attempt_us, delayed.first_failed_us) == (1, start_us + 600 * SECOND, start_us)
-    rejected = story(peer, 3)
+    rejected = history(peer, 3)
     assert (rejected.reason, rejected.first_error, rejected.letter_topic) == ("rejected", "unwanted", "shop/dead")
     assert (rejected.letter_partition, rejected.letter_offset) == (1, 0)
-    leased = story(peer, 4)
+    leased = history(peer, 4)
     assert (leased.worker, leased.leased_us, leased.lease_until_us) == ("host-2", now_us, now_us + 30 * SECOND)
     assert [(each.number, each.begun_us, each.worker, each.error) for each in leased.attempts] == [
         (1, start_us, "host-1", "its lease ended before it was settled"),
@@ -111,22 +111,22 @@ def test_the_story_of_an_ordered_group_names_its_consumers(server: Server, peer:
         failed = ChangedDelivery(DeliveryStep.FAILED, 0, 1, number, 5 * SECOND, "", f"error {number}")
         peer.ask(SettleDeliveries(*AT, "billing", 1, 1, (failed,), worker=f"host-{number}"))
         server.clock.now_s += 1
-    told = story(peer, 0, "billing")
+    told = history(peer, 0, "billing")
     assert told.status is DeliveryStatus.DELAYED
     assert [(each.number, each.worker, each.error) for each in told.attempts] == [
         (1, "host-1", "error 1"),
         (2, "host-2", "error 2"),
     ]
     peer.ask(SettleDeliveries(*AT, "billing", 1, 1, (ChangedDelivery(DeliveryStep.BEGUN, 0, 1),)))
-    assert story(peer, 0, "billing").status is DeliveryStatus.LEASED
+    assert history(peer, 0, "billing").status is DeliveryStatus.LEASED
 
 
 def test_a_missing_group_and_a_message_that_never_was_are_refused(server: Server, peer: Peer) -> None:
     with pytest.raises(GroupNotFoundError):
-        story(peer, 0, "none")
+        history(peer, 0, "none")
     lease(peer, 1, 1)
     with pytest.raises(OffsetOutOfRangeError, match="has no message 20"):
-        story(peer, 20)
+        history(peer, 20)
 
 
 def test_a_letter_is_open_until_it_is_discarded_or_gone(server: Server, peer: Peer) -> None:

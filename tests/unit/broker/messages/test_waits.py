@@ -19,12 +19,12 @@ def test_wait_says_whether_there_is_a_message_at_a_position(broker: Broker) -> N
 
 def test_a_wait_looks_at_no_file_where_this_process_writes_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.messages.send(TOPIC, 1, batch(b"a"))
-    rung: list[bool] = []
+    notified: list[bool] = []
     monkeypatch.setattr(broker.backing.log, "reading", None)
-    wait = broker.messages.begin_wait(TOPIC, {1: 1}, lambda: rung.append(True))
+    wait = broker.messages.begin_wait(TOPIC, {1: 1}, lambda: notified.append(True))
     assert not wait.is_ready
     broker.messages.send(TOPIC, 1, batch(b"b"))
-    assert rung == [True]
+    assert notified == [True]
     assert wait.is_ready
     wait.cancel()
     assert broker.messages.begin_wait(TOPIC, {1: 0}, lambda: None).is_ready

@@ -30,7 +30,7 @@ def run(work: Work, command: str, *arguments: str, topic: str = DEAD_LETTER_TOPI
 
 @pytest.fixture
 def work(tmp_path: Path) -> Work:
-    """A pipeline with five dead letters in one parcel, whose schema has come since, and one that cannot be read."""
+    """A pipeline with five dead letters in one parked batch, whose schema has come since, and one that cannot be read."""
     work = Work(tmp_path, schema_wait_us=0, on_missing_schema="dead-letter", max_dead_rate=1.0)
     work.send(*(data_message(TABLE, make_change(number)) for number in range(5)), b"hopeless")
     work.processor.sweep()

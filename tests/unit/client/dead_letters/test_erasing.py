@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from headstream.client.dead_letters.erasing import find_letter_topics
+from headstream.client.dead_letters.erasing import find_dead_letter_topics
 
 
 def test_find_letter_topics_passes_over_a_topic_that_is_deleted_when_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,4 +28,4 @@ def test_find_letter_topics_passes_over_a_topic_that_is_deleted_when_it_is_liste
             return found
 
         monkeypatch.setattr(hs.Client, "topics", delete_after)
-        assert find_letter_topics(log, "shop/orders") == ["shop/dead"]
+        assert find_dead_letter_topics(log, "shop/orders") == ["shop/dead"]

@@ -38,7 +38,7 @@ def take_all(core: Sending, now_us: int) -> list[Batch]:
     taken = []
     while (batch := core.take(now_us)) is not None:
         taken.append(batch)
-        core.settle(batch)
+        core.remove_finished(batch)
     return taken
 
 
@@ -139,7 +139,7 @@ def test_is_full_until_something_is_settled_and_makes_open_batches_due() -> None
     batch = core.take(0)
     assert batch is not None
     assert core.is_full
-    core.settle(batch)
+    core.remove_finished(batch)
     assert not core.is_full
     assert core.take(0) is None
 
@@ -152,7 +152,7 @@ def test_take_gives_the_same_batch_until_it_is_settled() -> None:
     assert core.take(0) is first
     assert core.pending_count == 2
     assert first is not None
-    core.settle(first)
+    core.remove_finished(first)
     second = core.take(0)
     assert second is not first
     assert core.pending_count == 1

@@ -59,7 +59,7 @@ POISONED = deliveries.ChangedDelivery(DeliveryStep.POISONED, 7, 8, 5, 0, "max_at
 ACKED = leases.ChangedLease(LeaseStep.DONE, 1 << 63, 5, 9)
 GIVEN_UP = leases.ChangedLease(LeaseStep.POISONED, 4, 9, 10, 0, "rejected", "no")
 COUNTS = delivery_views.PartitionCounts(1, 5, 4, 3, 2, 1, 1, None, 77)
-STORY = delivery_views.ToldMessage(
+HISTORY = delivery_views.ToldMessage(
     *(1, 17, DeliveryStatus.POISONED, 3),
     (delivery_views.FailedAttempt(2, 70, 0, "host-1", "a"), delivery_views.FailedAttempt(3, 80, 75, "host-2", "b")),
     *("", None, None, None),
@@ -141,7 +141,7 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (deliveries.GetDeliveries, deliveries.OpenDeliveries(None, 0, 77, 0, (), (), 5_000_000)),
     (deliveries.SettleDeliveries, deliveries.SettledDeliveries(7, 5_000_000)),
     (delivery_views.GetGroupDeliveries, delivery_views.GroupCounts(77, 99, 70, 5, 10, 2, (COUNTS, COUNTS))),
-    (delivery_views.GetDelivery, STORY),
+    (delivery_views.GetDelivery, HISTORY),
     (leases.LeaseMessages, leases.LeasedMessages(0, 0, 1_500_000, {}, (), True)),
     (leases.SettleLeases, leases.RefusedChanges((), 5_000_000)),
     (

@@ -38,29 +38,29 @@ def threads() -> list[threading.Thread]:
 
 def test_watching_tells_of_an_index_that_is_written(waiting: Waiters, places: list[str]) -> None:
     watching = DirectoryWatcher(waiting)
-    with waiting.bell(places) as bell:
+    with waiting.waiter(places) as waiter:
         assert watching.watch(places)
         write(places[1])
-        assert bell.listen(LONG) == {places[1]}
+        assert waiter.listen(LONG) == {places[1]}
     watching.close()
 
 
 def test_watching_tells_nothing_of_data_without_its_entry(waiting: Waiters, places: list[str]) -> None:
     watching = DirectoryWatcher(waiting)
-    with waiting.bell(places) as bell:
+    with waiting.waiter(places) as waiter:
         watching.watch(places)
         write(places[0], "0.log")
         write(places[1])
-        assert bell.listen(LONG) == {places[1]}
+        assert waiter.listen(LONG) == {places[1]}
     watching.close()
 
 
 def test_watching_tells_that_a_directory_has_gone(waiting: Waiters, places: list[str]) -> None:
     watching = DirectoryWatcher(waiting)
-    with waiting.bell(places) as bell:
+    with waiting.waiter(places) as waiter:
         watching.watch(places)
         Path(places[2]).rmdir()
-        assert bell.listen(LONG) == {places[2]}
+        assert waiter.listen(LONG) == {places[2]}
         assert watching.count == 2
         assert not watching.watch(places)  # it is not there
     watching.close()
@@ -68,34 +68,34 @@ def test_watching_tells_that_a_directory_has_gone(waiting: Waiters, places: list
 
 def test_watching_ends_a_watch_when_something_comes_that_nobody_waits_for(waiting: Waiters, places: list[str]) -> None:
     watching = DirectoryWatcher(waiting)
-    with waiting.bell(places):
+    with waiting.waiter(places):
         watching.watch(places)
-    with waiting.bell(places[1:]) as bell:
+    with waiting.waiter(places[1:]) as waiter:
         write(places[0])
         write(places[1])
-        assert bell.listen(LONG) == {places[1]}
+        assert waiter.listen(LONG) == {places[1]}
         assert watching.count == 2
-    with waiting.bell(places) as bell:
+    with waiting.waiter(places) as waiter:
         assert watching.watch(places)
         write(places[0])
-        rung: set[str] = set()
-        while places[0] not in rung:  # word of the last write to the other place may come late
-            found = bell.listen(LONG)
+        notified: set[str] = set()
+        while places[0] not in notified:  # word of the last write to the other place may come late
+            found = waiter.listen(LONG)
             assert found
-            rung |= found
+            notified |= found
     watching.close()
 
 
 def test_watching_gives_up_what_nobody_waits_for_when_there_are_too_many(waiting: Waiters, places: list[str]) -> None:
     watching = DirectoryWatcher(waiting, max_watches=2)
-    with waiting.bell(places[:2]):
+    with waiting.waiter(places[:2]):
         assert watching.watch(places[:2])
-        with waiting.bell(places[2:]):
+        with waiting.waiter(places[2:]):
             assert not watching.watch(places[2:])
-    with waiting.bell(places[2:]) as bell:
+    with waiting.waiter(places[2:]) as waiter:
         assert watching.watch(places[2:])
         write(places[2])
-        assert bell.listen(LONG) == {places[2]}
+        assert waiter.listen(LONG) == {places[2]}
     watching.close()
 
 
@@ -117,7 +117,7 @@ def test_watching_has_one_thread_from_its_first_use_until_it_is_closed(waiting: 
     open_files = len(list(Path("/proc/self/fd").iterdir()))
     watching = DirectoryWatcher(waiting)
     assert len(threads()) == before
-    with waiting.bell(places):
+    with waiting.waiter(places):
         watching.watch(places)
         watching.watch(places)
     assert len(threads()) == before + 1

@@ -39,11 +39,11 @@ def load(journal: DeliveryJournal, committed: int, committed_us: int = 1) -> Del
     return journal.load((committed, committed_us))
 
 
-def settle(journal: DeliveryJournal, committed: int, frontier: int, *changes: DeliveryChange, committed_us: int = 1) -> None:
+def settle(journal: DeliveryJournal, committed: int, begun_until: int, *changes: DeliveryChange, committed_us: int = 1) -> None:
     """Apply and store steps, as the broker does."""
     state = journal.load((committed, committed_us), is_writer=True)
     state.apply(changes, 1000)
-    state.frontier = max(state.frontier, frontier)
+    state.begun_until = max(state.begun_until, begun_until)
     ranges = {DONE: list[tuple[int, int]](), PENDING: list[tuple[int, int]]()}
     for each in changes:
         if each.step in ranges:
@@ -53,7 +53,7 @@ def settle(journal: DeliveryJournal, committed: int, frontier: int, *changes: De
 
 
 def shown(state: DeliveryState) -> tuple[int, list[tuple[int, int]], dict[int, int]]:
-    return state.frontier, list(state.pending), {offset: each.failures for offset, each in sorted(state.failing.items())}
+    return state.begun_until, list(state.pending), {offset: each.failures for offset, each in sorted(state.failing.items())}
 
 
 def test_a_journal_is_what_it_was_for_another_process(files: MemoryFiles) -> None:
@@ -120,8 +120,8 @@ def test_a_file_that_has_grown_is_replaced(files: MemoryFiles, monkeypatch: pyte
     monkeypatch.setattr(delivery_journal, "_REWRITE_BYTES", 500)
     journal, sizes = journal_of(files), set[int]()
     settle(journal, 0, 1, change(FAILED, 0, failures=1))
-    for frontier in range(2, 200):
-        settle(journal, 0, frontier)
+    for begun_until in range(2, 200):
+        settle(journal, 0, begun_until)
         sizes.add(files.open_write(PATH).size_bytes())
     assert max(sizes) < 1200
     assert shown(load(journal_of(files), 0)) == (199, [], {0: 1})
@@ -135,20 +135,20 @@ def test_journal_has_no_file_when_no_message_is_unfinished(files: MemoryFiles) -
 @pytest.mark.parametrize("seed", range(20))
 def test_any_steps_are_the_same_when_they_are_read_again(files: MemoryFiles, seed: int) -> None:
     rng, journal = random.Random(seed), journal_of(files)
-    frontier = committed = 0
+    begun_until = committed = 0
     for _ in range(100):
-        frontier += rng.randint(0, 3)
+        begun_until += rng.randint(0, 3)
         steps = []
         for _ in range(rng.randint(0, 3)):
-            offset = rng.randint(committed, frontier + 1)
+            offset = rng.randint(committed, begun_until + 1)
             step = rng.choice([FAILED, DONE, PENDING, BEGUN, DeliveryStep.RELEASED])
             known = journal.state.failing.get(offset)
             failures = (known.failures if known else 0) + 1 if step is FAILED else 0
             if step is not PENDING or known is None:
                 steps.append(change(step, offset, failures=failures))
-        settle(journal, committed, frontier, *{each.from_offset: each for each in steps}.values())
-        frontier = journal.state.frontier
-        committed = max(committed, min(journal.state.first_open(), frontier))
+        settle(journal, committed, begun_until, *{each.from_offset: each for each in steps}.values())
+        begun_until = journal.state.begun_until
+        committed = max(committed, min(journal.state.first_open(), begun_until))
         assert shown(load(journal_of(files), committed)) == shown(load(journal, committed))
 
 

@@ -49,7 +49,7 @@ def shown(state: DeliveryState) -> dict[str, Any]:
         for token, each in state.leases.items()
     }
     sets = {name: list(getattr(state, name)) for name in ("pending", "expired", "deferred", "leased")}
-    return {"frontier": state.frontier, "failing": state.failing, "leases": leases, **sets}
+    return {"begun_until": state.begun_until, "failing": state.failing, "leases": leases, **sets}
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -66,11 +66,11 @@ def test_any_steps_are_the_same_when_they_are_read_again(files: MemoryFiles, see
         elif rng.random() < 0.3:
             outcome = table.end_leases(NOW + now_s * SECOND, now_s * SECOND)
         else:
-            begin = rng.randint(0, state.frontier)
+            begin = rng.randint(0, state.begun_until)
             step = rng.choice((LeaseStep.DONE, LeaseStep.RELEASED, LeaseStep.DEFERRED, LeaseStep.EXTENDED, LeaseStep.FAILED))
             until = begin + 1 if step is LeaseStep.FAILED else begin + rng.randint(1, 4)
             change = LeaseChange(step, rng.randint(1, max(1, token)), begin, until, 40 * SECOND, "", "no")
-            outcome = table.settle([change], NOW + now_s * SECOND, now_s * SECOND)
+            outcome = table.apply_changes([change], NOW + now_s * SECOND, now_s * SECOND)
         store(journal, outcome)
         assert shown(journal_of(files).load((0, 0))) == shown(state)
 
@@ -85,7 +85,7 @@ def test_a_million_leased_messages_are_a_few_ranges_and_a_few_bytes_a_lease(file
     assert table.state.ranges_count == 1
     assert files.open_write(PATH).size_bytes() < 1000 * 150
     changes = [LeaseChange(LeaseStep.DONE, token, (token - 1) * 1000, token * 1000) for token in range(2, 1001)]
-    store(journal, table.settle(changes, NOW, 0))
+    store(journal, table.apply_changes(changes, NOW, 0))
     assert table.state.first_open() == 0
     table.end_leases(NOW + 31 * SECOND, 31 * SECOND)
     assert list(table.state.expired) == [(0, 1000)]
@@ -120,7 +120,7 @@ def test_a_file_of_the_first_version_is_read_and_replaced(files: MemoryFiles) ->
     table = LeaseTable(journal.load((0, 0), is_writer=True), NOW, 0)
     outcome, _ = grant(table, 1, 1)
     store(journal, outcome)
-    store(journal, table.settle([LeaseChange(LeaseStep.FAILED, 1, 0, 1, SECOND, "", "no")], NOW, 0))
+    store(journal, table.apply_changes([LeaseChange(LeaseStep.FAILED, 1, 0, 1, SECOND, "", "no")], NOW, 0))
     state = journal.state
     state.leases.clear()
     journal._end = -1  # a file with entries of version 1 alone
@@ -141,7 +141,7 @@ def test_a_journal_that_could_not_be_written_is_read_again(files: MemoryFiles, m
     table = LeaseTable(journal.load((0, 0), is_writer=True), NOW, 0)
     outcome, _ = grant(table, 2, 1)
     store(journal, outcome)
-    outcome = table.settle([LeaseChange(LeaseStep.DONE, 1, 0, 1)], NOW, 0)
+    outcome = table.apply_changes([LeaseChange(LeaseStep.DONE, 1, 0, 1)], NOW, 0)
 
     def refuse(path: str) -> Any:
         raise OSError("no space")
@@ -157,7 +157,7 @@ def test_finished_leases_are_forgotten_in_the_end() -> None:
     table = LeaseTable(DeliveryState(), NOW, 0)
     for token in range(1, 5001):
         grant(table, 1, token)
-        table.settle([LeaseChange(LeaseStep.DONE, token, token - 1, token)], NOW, 0)
+        table.apply_changes([LeaseChange(LeaseStep.DONE, token, token - 1, token)], NOW, 0)
     assert len(table.state.leases) <= 2001
     assert len(table._ends) <= 2001
 

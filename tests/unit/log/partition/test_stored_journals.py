@@ -43,7 +43,7 @@ def first_offsets(broker: Broker) -> list[int]:
 
 def give_up(broker: Broker, dead_letter: TopicName | None) -> None:
     change = DeliveryChange(DeliveryStep.POISONED, 4, 5, 3, 0, "max_attempts", "no")
-    broker.deliveries.settle(TOPIC, "billing", 1, SettleRequest([change], 10, dead_letter=dead_letter))
+    broker.deliveries.settle_deliveries(TOPIC, "billing", 1, SettleRequest([change], 10, dead_letter=dead_letter))
 
 
 def retention_of(broker: Broker, now_us: list[int], **options: Any) -> Retention:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import ReplicateError
-from headstream.replicate.checkpoint.keeper import LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import LocalCheckpointStore
 
 
 def test_the_second_run_is_refused_by_name_until_the_first_has_ended(tmp_path: Path) -> None:
-    first, second = LocalKeeper(tmp_path / "checkpoint"), LocalKeeper(tmp_path / "checkpoint")
+    first, second = LocalCheckpointStore(tmp_path / "checkpoint"), LocalCheckpointStore(tmp_path / "checkpoint")
     first.begin()
     first.begin()
     with pytest.raises(ReplicateError, match=f"process {os.getpid()} runs with this checkpoint"):

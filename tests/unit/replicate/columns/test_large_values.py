@@ -59,7 +59,7 @@ def test_a_unit_is_merged_in_parts_when_it_has_more_bytes_than_one(
     if is_parked:
         work.send(*values)
         assert work.ledger.waiting().count == 200
-        assert len(work.ledger.parcels("parked")) > 10
+        assert len(work.ledger.parked_batches("parked")) > 10
         work.send(metadata_message(TABLE))
     else:
         work.send(metadata_message(TABLE), *values)

@@ -16,9 +16,9 @@ def test_marks_stay_few_when_a_partition_is_read_ahead_for_long(monkeypatch: pyt
     monkeypatch.setattr(module, "MOST_MARKS", 32)
     loads = Loads()
     for start in range(0, 2000, 50):
-        loads.learn(batch(*(Event(at_us, sequence(at_us)) for at_us in range(start, start + 50))), 0, GAP_US)
+        loads.observe(batch(*(Event(at_us, sequence(at_us)) for at_us in range(start, start + 50))), 0, GAP_US)
     assert len(loads.marks) <= 32
-    loads.learn(batch(Event(1990, "")), 5000, GAP_US)
+    loads.observe(batch(Event(1990, "")), 5000, GAP_US)
     assert sequence(1900) < loads.loads[-1].floor <= sequence(1989)
     assert len(loads.past) <= module.MOST_PAST_MARKS
 
@@ -35,7 +35,7 @@ def test_from_document_brings_up_what_an_older_version_kept() -> None:
     assert places(loads, Event(2, ""), Event(110, ""), Event(110, sequence(10))) == [
         f".{2:016d}", f"{sequence(9)}.{110:016d}", sequence(10)
     ]  # fmt: skip
-    loads.learn(batch(Event(500, "")), 600, GAP_US)
+    loads.observe(batch(Event(500, "")), 600, GAP_US)
     assert loads.loads[-1] == Load(500, 500, sequence(12))
     again = Loads.from_document(json.loads(json.dumps(loads.to_document())))
     assert again == loads

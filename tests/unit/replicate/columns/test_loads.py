@@ -102,13 +102,13 @@ def read_unevenly(parts: list[list[Event]], random: Random) -> tuple[Loads, dict
         else:  # what is known may lag behind what is read
             until_us = read_until(parts, read, until_us=random.randint(0, until_us))
         for _ in range(random.choice([1, 1, 2])):  # a crash, and once more
-            loads.learn(batch(*taken, *again), until_us, GAP_US)
+            loads.observe(batch(*taken, *again), until_us, GAP_US)
             loads = Loads.from_document(json.loads(json.dumps(loads.to_document())))
         waiting += [event for event in taken if not event.sequence]
         ready = [event for event in waiting if event.logged_us < loads.read_until_us]
         waiting = [event for event in waiting if event.logged_us >= loads.read_until_us]
         given |= {event.logged_us: place for event, place in zip(ready, places(loads, *ready), strict=True)} if ready else {}
-    loads.learn(batch(), 10_000, GAP_US)
+    loads.observe(batch(), 10_000, GAP_US)
     given |= {event.logged_us: place for event, place in zip(waiting, places(loads, *waiting), strict=True)} if waiting else {}
     return loads, given
 
@@ -133,19 +133,19 @@ def test_rows_have_the_place_that_the_set_of_messages_gives_them_when_partitions
 def test_loads_keep_their_floor_when_a_partition_is_read_far_ahead() -> None:
     loads = Loads()
     ahead = [Event(at_us, sequence(at_us)) for at_us in range(1, 100)]
-    loads.learn(batch(*ahead), 0, GAP_US)
-    loads.learn(batch(Event(50, "")), 1000, GAP_US)
+    loads.observe(batch(*ahead), 0, GAP_US)
+    loads.observe(batch(Event(50, "")), 1000, GAP_US)
     assert places(loads, Event(50, "")) == [f"{sequence(49)}.{50:016d}"]
 
 
 def test_a_late_change_stays_below_the_first_load_that_began_after_it_was_logged() -> None:
     loads = Loads()
-    loads.learn(
+    loads.observe(
         batch(Event(1, sequence(5)), Event(10, ""), Event(11, sequence(20)), Event(20, ""), Event(30, sequence(40))), 99, GAP_US
     )
     assert [load.floor for load in loads.loads] == [sequence(5), sequence(20)]
     late = [Event(9, sequence(7)), Event(9, sequence(6)), Event(15, sequence(25)), Event(9, sequence(4)), Event(25, sequence(30))]
-    loads.learn(batch(*late), 99, GAP_US)
+    loads.observe(batch(*late), 99, GAP_US)
     first, second = sequence(5), sequence(20)
     told = [f"{first},{sequence(7)}", f"{first},{sequence(6)}", f"{second},{sequence(25)}", sequence(4), sequence(30)]
     assert places(loads, *late) == told
@@ -155,18 +155,18 @@ def test_a_late_change_stays_below_the_first_load_that_began_after_it_was_logged
 
 def test_a_late_change_stays_below_a_first_load_that_it_would_have_given_a_floor() -> None:
     loads = Loads()
-    loads.learn(batch(Event(10, ""), Event(20, sequence(9))), 99, GAP_US)
+    loads.observe(batch(Event(10, ""), Event(20, sequence(9))), 99, GAP_US)
     late = [Event(2, sequence(1)), Event(10 - GAP_US, sequence(2))]
-    loads.learn(batch(*late), 99, GAP_US)
+    loads.observe(batch(*late), 99, GAP_US)
     first, second = places(loads, *late)
     assert first < places(loads, Event(10, ""))[0] < second == sequence(2)
 
 
 def test_rows_that_come_behind_everything_make_the_load_that_they_are() -> None:
     loads = Loads()
-    loads.learn(batch(Event(1, ""), Event(5, sequence(5)), Event(50, sequence(9))), 99, GAP_US)
-    loads.learn(batch(Event(31, "")), 99, GAP_US)
-    loads.learn(batch(Event(30, "")), 99, GAP_US)
+    loads.observe(batch(Event(1, ""), Event(5, sequence(5)), Event(50, sequence(9))), 99, GAP_US)
+    loads.observe(batch(Event(31, "")), 99, GAP_US)
+    loads.observe(batch(Event(30, "")), 99, GAP_US)
     assert places(loads, Event(1, ""), Event(30, ""), Event(31, "")) == [
         f".{1:016d}", f"{sequence(5)}.{30:016d}", f"{sequence(5)}.{31:016d}"
     ]  # fmt: skip
@@ -175,11 +175,11 @@ def test_rows_that_come_behind_everything_make_the_load_that_they_are() -> None:
 
 def test_a_load_begun_by_hand_twice_with_no_change_between_replaces_the_one_before() -> None:
     loads = Loads()
-    loads.learn(batch(Event(1, sequence(1)), Event(10, "")), 20, GAP_US)
+    loads.observe(batch(Event(1, sequence(1)), Event(10, "")), 20, GAP_US)
     for at_us in (30, 40):
         assert loads.begin(at_us)
         assert loads.begin(at_us), "asked for again, it changes nothing"
-        loads.learn(batch(Event(at_us + 1, "")), at_us + 5, GAP_US)
+        loads.observe(batch(Event(at_us + 1, "")), at_us + 5, GAP_US)
     placed = places(loads, Event(10, ""), Event(31, ""), Event(41, ""))
     assert placed == sorted(placed)
     assert max(placed) < sequence(2)
@@ -192,18 +192,18 @@ def test_a_load_begun_by_hand_twice_with_no_change_between_replaces_the_one_befo
 
 def test_a_load_without_rows_is_over_when_it_is_ended_by_hand() -> None:
     loads = Loads()
-    loads.learn(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
+    loads.observe(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
     loads.begin(20)
-    loads.learn(batch(Event(30, sequence(2))), 40, GAP_US)
+    loads.observe(batch(Event(30, sequence(2))), 40, GAP_US)
     assert loads.vanished is None
     loads.end()
     assert loads.vanished == f"{sequence(1)}."
-    loads.settle()
+    loads.mark_vanished_removed()
     assert loads.vanished is None
     assert places(loads, Event(1, ""))[0] < sequence(1)
     assert loads.vanished is not None, "a row came that is to be removed again"
     assert loads.place(batch(Event(1, ""))).num_rows == 1
-    loads.settle()
+    loads.mark_vanished_removed()
     assert loads.place(batch(Event(1, ""), Event(30, sequence(2))))["_hs_sequence"].to_pylist() == [sequence(2)]
 
 
@@ -212,7 +212,7 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
     loads.truncate("5", 1_000)
     assert loads.vanished == "5."
     number = loads.end_number
-    loads.settle()
+    loads.mark_vanished_removed()
     loads.truncate("5", 1_000)
     assert loads.end_number == number, "a repeat changes nothing"
     assert not loads.vanished
@@ -220,6 +220,44 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
     again = Loads.from_document(json.loads(json.dumps(loads.to_document())))
     assert (again.vanished, again.end_number > number) == ("7.", True)
     changes = batch(Event(900, "6"), Event(950, "8"))
-    again.settle()
-    again.learn(changes, 2_000)
+    again.mark_vanished_removed()
+    again.observe(changes, 2_000)
     assert again.place(changes)["_hs_sequence"].to_pylist() == ["8"]
+
+
+def test_a_load_is_over_at_its_marked_last_row_once_everything_before_is_read() -> None:
+    loads, second = Loads(), 10_000_000
+    loads.mark_first(1)
+    loads.observe(batch(Event(1, ""), Event(2, ""), Event(3, sequence(1))), 10, GAP_US)
+    loads.mark_first(second)
+    loads.mark_last(second + 5)
+    loads.observe(batch(Event(second, ""), Event(second + 5, "")), second + 5, GAP_US)
+    assert loads.vanished is None, "rows before the last one can be unread"
+    loads.observe(batch(Event(second + 5, "")), second + 6, GAP_US)
+    placed = places(loads, Event(2, ""), Event(3, sequence(1)), Event(second, ""), Event(second + 5, ""))
+    assert loads.vanished is not None
+    assert placed[0] < placed[1] < loads.vanished < placed[2] < placed[3]
+    assert Loads.from_document(json.loads(json.dumps(loads.to_document()))) == loads
+
+
+def test_a_last_row_without_a_first_one_is_a_load_of_its_own() -> None:
+    loads, second = Loads(), 10_000_000
+    for at_us in (5, second):
+        loads.mark_last(at_us)
+        loads.observe(batch(Event(at_us, "")), at_us + 1, GAP_US)
+        loads.mark_last(at_us)
+    placed = places(loads, Event(5, ""), Event(second, ""))
+    assert loads.vanished is not None
+    assert placed[0] < loads.vanished < placed[1]
+
+
+def test_marked_rows_in_other_partitions_make_one_load_whatever_their_order() -> None:
+    loads, at_us = Loads(), 10_000_000
+    loads.observe(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
+    loads.mark_last(at_us)
+    loads.mark_first(at_us + 2)
+    loads.observe(batch(Event(at_us - 1, ""), Event(at_us, ""), Event(at_us + 2, "")), at_us + 9, GAP_US)
+    placed = places(loads, Event(1, ""), *(Event(us, "") for us in (at_us - 1, at_us, at_us + 2)))
+    assert loads.vanished is not None
+    assert placed[0] < loads.vanished < min(placed[1:])
+    assert len(loads.loads) == 2

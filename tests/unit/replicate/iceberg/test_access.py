@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 
 from pyiceberg import manifest
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import DATA_FILE_TYPE, ManifestEntry, ManifestFile, ManifestWriterV2
 from pyiceberg.table import update
 
@@ -24,6 +25,8 @@ def test_what_is_used_of_pyiceberg_is_unchanged() -> None:
         "format_version", "output_file", "snapshot_id", "parent_snapshot_id", "sequence_number", "avro_compression",
     ]  # fmt: skip
     assert _parameters(Catalog.commit_table) == ["self", "table", "requirements", "updates"]
+    assert CatalogType.REST in AVAILABLE_CATALOGS
+    assert _parameters(RestCatalog._create_session) == ["self"]
     assert {"_meta", "content", "add", "existing", "delete", "to_manifest_file"} <= set(dir(ManifestWriterV2))
     assert {"status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file"} <= set(dir(ManifestEntry))
     for name in ("AddSchemaUpdate", "AddSnapshotUpdate", "SetSnapshotRefUpdate", "RemoveSnapshotsUpdate", "AssertRefSnapshotId"):

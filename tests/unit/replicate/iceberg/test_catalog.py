@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
+import pytest
+from requests.exceptions import ReadTimeout
+
+from headstream.replicate.iceberg import access
 from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.storage.places import StorePlace
@@ -18,3 +23,11 @@ def test_open_catalog_gives_files_the_settings_of_the_tables_store(tmp_path: Pat
     assert (found["s3.access-key-id"], found["s3.secret-access-key"]) == ("k", "s")
     assert found["s3.region"] == "us", "what [iceberg.catalog] has comes first"
     assert found["s3.force-virtual-addressing"] == "true"
+
+
+def test_open_catalog_gives_up_when_a_rest_catalog_accepts_connections_and_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(access, "ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ReadTimeout):
+        open_catalog(IcebergSettings(catalog={"uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}), Path("tables"))

@@ -190,11 +190,16 @@ def test_clean_removes_old_files_that_no_snapshot_needs_and_nothing_else(catalog
     assert iceberg_rows(loaded(catalog)) == delta_rows(path), "Delta's vacuum passes over Iceberg's directory"
 
 
-def test_repair_makes_the_table_anew_when_its_metadata_is_lost(catalog: Catalog, path: Path) -> None:
+def test_check_counts_what_differs_and_repair_makes_the_table_anew_without_touching_data(catalog: Catalog, path: Path) -> None:
     write(path, make_rows(0, 9))
     mirror = make_mirror(catalog, path)
+    assert make_mirror(catalog, path).check().reason == "there is no Iceberg table"
     mirror.sync()
-    before = delta_rows(path)
+    write(path, make_rows(9, 3))
+    found = mirror.check()
+    assert (found.missing, found.surplus, found.delta_rows, found.iceberg_rows) == (1, 0, 12, 9)
+    mirror.sync()
+    before, data = delta_rows(path), {file: file.stat().st_mtime_ns for file in path.glob("*.parquet")}
     for file in (path / FOLDER).glob("*.avro"):
         file.unlink()
     assert not make_mirror(catalog, path).check().is_equal
@@ -205,3 +210,4 @@ def test_repair_makes_the_table_anew_when_its_metadata_is_lost(catalog: Catalog,
     make_mirror(catalog, path).repair()
     assert make_mirror(catalog, path).check().is_equal
     assert iceberg_rows(loaded(catalog)) == delta_rows(path) == before
+    assert {file: file.stat().st_mtime_ns for file in path.glob("*.parquet")} == data, "repair has touched data files"

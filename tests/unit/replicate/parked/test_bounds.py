@@ -12,11 +12,11 @@ import pytest
 
 from headstream.errors import ReplicateError
 from headstream.replicate.parked.bounds import DeadRates, Owner, WaitingBounds
-from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 from headstream.replicate.settings.config import ReplicateConfig
 
 S = 1_000_000
-PARCEL = Parcel(
+PARKED_BATCH = ParkedBatch(
     state="parked",
     cause="schema",
     schema_id="A",
@@ -109,7 +109,7 @@ def config(tmp_path: Path) -> ReplicateConfig:
 
 
 def test_messages_may_wait_up_to_the_very_count_and_size(ledger: Ledger, config: ReplicateConfig) -> None:
-    ledger.add([PARCEL])
+    ledger.add([PARKED_BATCH])
     bounds = WaitingBounds(config, ledger)
     bounds.check(4, 400)
     with pytest.raises(ReplicateError, match="11 messages of 1,000 bytes would wait for schema id A, and 10 messages of 1,000"):
@@ -121,7 +121,7 @@ def test_messages_may_wait_up_to_the_very_count_and_size(ledger: Ledger, config:
 
 
 def test_a_micro_batch_that_parks_nothing_passes_also_beyond_the_bounds(ledger: Ledger, config: ReplicateConfig) -> None:
-    ledger.add([replace(PARCEL, until_offset=50, size_bytes=5000)])
+    ledger.add([replace(PARKED_BATCH, until_offset=50, size_bytes=5000)])
     bounds = WaitingBounds(config, ledger)
     bounds.check(0, 0)
     with pytest.raises(ReplicateError):
@@ -132,12 +132,14 @@ def test_check_names_at_most_three_of_the_missing_schemas(ledger: Ledger, config
     bounds = WaitingBounds(config, ledger)
     with pytest.raises(ReplicateError, match="would wait for their schemas, and"):
         bounds.check(11, 1)
-    ledger.add([replace(PARCEL, schema_id=name) for name in "ABC"])
+    ledger.add([replace(PARKED_BATCH, schema_id=name) for name in "ABC"])
     with pytest.raises(ReplicateError, match="would wait for schema id A, B, C, and"):
         bounds.check(11, 1)
-    ledger.add([replace(PARCEL, schema_id=name) for name in "DE"])
-    tables = [replace(PARCEL, cause="table", schema_id=None, table_schema="SHOP", table_name=name) for name in ("items", "carts")]
-    ledger.add([*tables, replace(PARCEL, cause="load", schema_id=None, until_offset=7)])
+    ledger.add([replace(PARKED_BATCH, schema_id=name) for name in "DE"])
+    tables = [
+        replace(PARKED_BATCH, cause="table", schema_id=None, table_schema="SHOP", table_name=name) for name in ("items", "carts")
+    ]
+    ledger.add([*tables, replace(PARKED_BATCH, cause="load", schema_id=None, until_offset=7)])
     text = "schema id A, B, C and 2 more and table SHOP.carts, SHOP.items and partitions that are behind 7 rows of full loads"
     with pytest.raises(ReplicateError, match=f"would wait for {text}, and"):
         bounds.check(11, 1)
@@ -148,7 +150,7 @@ def test_an_alarm_is_raised_after_the_age_and_logged_once_a_minute(
 ) -> None:
     bounds = WaitingBounds(config, ledger)
     assert bounds.find_alarm(10_000 * S) is None
-    ledger.add([PARCEL])
+    ledger.add([PARKED_BATCH])
     with caplog.at_level(logging.WARNING, "headstream.replicate"):
         assert bounds.find_alarm(160 * S) is None
         alarm = bounds.find_alarm(160 * S + 1)
@@ -157,8 +159,8 @@ def test_an_alarm_is_raised_after_the_age_and_logged_once_a_minute(
         assert [record.getMessage() for record in caplog.records] == [alarm]
         assert bounds.find_alarm(220 * S + 1)
         assert len(caplog.records) == 2
-        ledger.add([], done=[ledger.parcels("parked")[0].id])
+        ledger.add([], done=[ledger.parked_batches("parked")[0].id])
         assert bounds.find_alarm(221 * S) is None
-        ledger.add([PARCEL])
+        ledger.add([PARKED_BATCH])
         assert bounds.find_alarm(222 * S)
         assert len(caplog.records) == 3, "a new alarm is logged at once"

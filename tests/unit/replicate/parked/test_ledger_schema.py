@@ -11,18 +11,18 @@ from click.testing import CliRunner
 
 from headstream.cli.replicate.command import replicate
 from headstream.errors import LogVersionError, StorageError
-from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 from headstream.replicate.parked.ledger_schema import STEPS
 
 NEWEST = len(STEPS)
-PARCEL = Parcel(
+PARKED_BATCH = ParkedBatch(
     state="parked", cause="schema", schema_id="A", log_topic="replicate/parked", from_offset=0, until_offset=3, size_bytes=30,
     since_us=5, batch=1,
 )  # fmt: skip
 
 
 def make(path: Path, version: int, *, numbered: bool = True) -> Path:
-    """Make the ledger of a version, with one parcel where it has any; without its number as it was before there were any."""
+    """Make the ledger of a version, with one parked batch where it has any; without its number where versions had none."""
     with closing(sqlite3.connect(path)) as connection:
         for statement in (statement for step in STEPS[:version] for statement in step):
             connection.execute(statement)
@@ -47,20 +47,20 @@ def test_ledger_brings_an_older_one_up_with_what_waits_in_it(tmp_path: Path, ver
     path = make(tmp_path / "ledger.sqlite", version, numbered=numbered)
     for _ in range(2):  # the second finds what the first made
         with closing(Ledger(path)) as ledger:
-            (parcel,) = ledger.parcels("parked")
-            assert (parcel.schema_id, parcel.count, parcel.transaction_key) == ("A", 3, None)
+            (parked_batch,) = ledger.parked_batches("parked")
+            assert (parked_batch.schema_id, parked_batch.count, parked_batch.transaction_key) == ("A", 3, None)
             assert ledger.begin_release(["A"], (), 10) is not None
-            ledger.finish_release(1, [parcel])
+            ledger.finish_release(1, [parked_batch])
         assert version_of(path) == NEWEST
 
 
 def test_new_ledger_has_todays_version(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint" / "ledger.sqlite"
     with closing(Ledger(path)) as ledger:
-        ledger.add([PARCEL])
+        ledger.add([PARKED_BATCH])
     assert version_of(path) == NEWEST
     with closing(Ledger(path, read_only=True)) as ledger:
-        assert [parcel.count for parcel in ledger.parcels("parked")] == [3]
+        assert [parked_batch.count for parked_batch in ledger.parked_batches("parked")] == [3]
 
 
 @pytest.mark.parametrize("read_only", [True, False])

@@ -178,8 +178,8 @@ def test_parking_keeps_the_bytes_of_another_message_at_the_place_of_one_that_a_c
     sent = [raw(1, reason="bad", payload=b"of the new topic"), raw(2, reason="bad", payload=b"of the old topic")]
     lot.parking.dead_letter(sent, 2)
     assert lot.count(DEAD_LETTER_TOPIC) == 3
-    found = lot.ledger.parcels("dead")
-    kept = [m for parcel in found for part in lot.parking._read(parcel) for m in part["payload"].to_pylist()]
+    found = lot.ledger.parked_batches("dead")
+    kept = [m for parked_batch in found for part in lot.parking._read(parked_batch) for m in part["payload"].to_pylist()]
     assert sorted(kept) == [b"of the new topic", b"of the old topic"]
     lot.close()
 
@@ -190,7 +190,7 @@ def test_parking_moves_what_waits_too_long_to_the_delayed_topic_and_still_gives_
     lot.parking.park([raw(1)], now_us=10)
     lot.parking.park([raw(2)], now_us=30)
     overdue = lot.parking.overdue(20)
-    assert [parcel.count for parcel in overdue] == [1]
+    assert [parked_batch.count for parked_batch in overdue] == [1]
     lot.parking.delay(overdue)
     assert lot.parking.overdue(20) == []
     assert lot.ledger.counts() == {"parked": 1, "delayed": 1}
@@ -209,8 +209,8 @@ def test_parking_gives_up_with_a_reason_and_the_bytes(tmp_path: Path) -> None:
     lot.parking.park([raw(1)], now_us=10)
     lot.parking.give_up(lot.parking.overdue(10), "too late", 20)
     assert lot.ledger.counts() == {"dead": 1}
-    (parcel,) = lot.ledger.parcels("dead")
-    assert (parcel.reason, parcel.schema_id, parcel.since_us) == ("too late", "A", 20)
+    (parked_batch,) = lot.ledger.parked_batches("dead")
+    assert (parked_batch.reason, parked_batch.schema_id, parked_batch.since_us) == ("too late", "A", 20)
     lot.close()
     with connect(f"file://{tmp_path / 'log'}") as log:
         (message,) = log.poll(DEAD_LETTER_TOPIC, 1, count=10)
@@ -230,12 +230,12 @@ def test_parking_holds_messages_of_a_table_until_it_is_to_be_tried_and_again_whe
     release = lot.parking.next_release((), [("S", "t")])
     assert offsets(release) == [1, 2, 3]
     finish(lot, release, held=[Held(("S", "t"), "still no room", table(raw(1, 2)))])
-    assert [(p.reason, p.count, p.since_us) for p in lot.ledger.parcels("parked")] == [("still no room", 2, 10)]
+    assert [(p.reason, p.count, p.since_us) for p in lot.ledger.parked_batches("parked")] == [("still no room", 2, 10)]
     release = lot.parking.next_release((), [("S", "t")])
     finish(lot, release, held=[Held(("S", "t"), "half", table(raw(2)))])
     assert offsets(lot.parking.next_release((), [("S", "t")])) == [2]
     lot.close()
-    assert lot.count(PARKED_TOPIC) == 4  # a parcel that comes back whole is not written again
+    assert lot.count(PARKED_TOPIC) == 4  # a parked batch that comes back whole is not written again
 
 
 def test_parking_makes_few_parcels_of_very_many_reasons(tmp_path: Path) -> None:
@@ -243,9 +243,9 @@ def test_parking_makes_few_parcels_of_very_many_reasons(tmp_path: Path) -> None:
     lot.parking.begin_batch(0)
     lot.parking.dead_letter([raw(number, reason=f"ends at byte {number}") for number in range(100)], now_us=1)
     lot.parking.dead_letter([raw(number, reason="x" * (number + 1)) for number in range(100)], now_us=1)
-    first, *rest = lot.ledger.parcels("dead")
+    first, *rest = lot.ledger.parked_batches("dead")
     assert (first.reason, first.count) == ("ends at byte N", 100)
     assert len(rest) == 65
-    assert sum(parcel.count for parcel in rest) == 100
-    assert "several reasons" in {parcel.reason for parcel in rest}
+    assert sum(parked_batch.count for parked_batch in rest) == 100
+    assert "several reasons" in {parked_batch.reason for parked_batch in rest}
     lot.close()

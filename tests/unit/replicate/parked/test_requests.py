@@ -24,14 +24,14 @@ def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_com
     assert work.ledger.counts() == {"dead": dead}
     selection = Selection(states=("dead",), table=LINES)
     chosen = selection.find(work.ledger, work.decoder.target_of)
-    assert 0 < sum(parcel.count for parcel in chosen) < dead
+    assert 0 < sum(parked_batch.count for parked_batch in chosen) < dead
     requests = Requests(work.ledger)
     number = requests.ask("redrive", selection.to_document(), work.now_us)
     work.restart()
     work.processor.sweep()
     done = Requests(work.ledger).find(number)
     assert done is not None
-    assert done.result == {"messages": sum(parcel.count for parcel in chosen)}
+    assert done.result == {"messages": sum(parked_batch.count for parked_batch in chosen)}
     assert work.digest(source, *LINES)
     Requests(work.ledger).ask("redrive", Selection().to_document(), work.now_us)
     work.processor.sweep()
@@ -52,5 +52,5 @@ def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_
     assert work.dead_count() == 6
     for name, count in (("kit", 3), ("other", 3), ("none", 0)):
         chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.decoder.target_of)
-        assert sum(parcel.count for parcel in chosen) == count
+        assert sum(parked_batch.count for parked_batch in chosen) == count
     work.close()

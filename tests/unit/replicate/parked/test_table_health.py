@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 from headstream.replicate.parked.table_health import FAILURES_OF_A_POISONED_TABLE, TableHealth
 
 TABLE = ("SHOP", "orders")
 S = 1_000_000
-PARCEL = Parcel(
+PARKED_BATCH = ParkedBatch(
     state="parked", cause="schema", log_topic="replicate/parked", from_offset=0, until_offset=1, size_bytes=9, since_us=5
 )
 
@@ -52,15 +52,15 @@ def test_tables_are_waited_for_while_changes_of_them_wait_and_the_reason_is_thei
     health.note_failure(TABLE, "why", 0)
     assert health.waited_for() == {}
     names = ("orders", "items")
-    ledger.add([replace(PARCEL, cause="table", table_schema="SHOP", table_name=name) for name in names])
+    ledger.add([replace(PARKED_BATCH, cause="table", table_schema="SHOP", table_name=name) for name in names])
     assert health.waited_for() == {TABLE: "why", ("SHOP", "items"): "earlier changes of it wait"}
 
 
 def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None:
     health = TableHealth(ledger)
     health.note_failure(TABLE, "why", 0)
-    assert health.resting(1 * S - 1) == {TABLE: "why"}
-    assert health.resting(1 * S) == {}
+    assert health.tables_in_backoff(1 * S - 1) == {TABLE: "why"}
+    assert health.tables_in_backoff(1 * S) == {}
 
 
 def test_a_table_is_poisoned_from_the_named_number_of_failures_on_and_survives_a_restart(

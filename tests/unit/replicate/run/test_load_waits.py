@@ -16,7 +16,7 @@ from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.status import read_status
-from headstream.replicate.schemas.zone import ZoneEntry
+from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.property.test_replicate_delivery import Crashes
 from tests.support.crashes import CrashError
@@ -162,7 +162,7 @@ def test_rows_of_a_load_wait_and_say_for_what_and_changes_do_not(tmp_path: Path)
     work.restart()
     assert work.names() == {1: "a"}
     assert work.count_waiting() == {("load", ("shop", "kit")): 1}
-    assert "until all partitions are read up to them" in str(work.ledger.parcels("parked")[0].reason)
+    assert "until all partitions are read up to them" in str(work.ledger.parked_batches("parked")[0].reason)
     assert read_status(work.ledger, work.now_us)["waiting_for_loads"] == 1
     assert not work.processor.sweep(), "nothing more is known"
     work.read_batch(1, [], START_US + 21)
@@ -175,7 +175,7 @@ def test_rows_of_a_load_wait_for_the_schema_of_earlier_messages_no_longer_than_t
     work = LoadWork(tmp_path, messages, schema_wait_us=10 * SECOND_US)
     work.read_batch(0, list(enumerate(messages[:-1])), messages[-1].logged_us)
     assert work.count_waiting() == {("schema", None): 20, ("load", ("shop", "kit")): 10}
-    reasons = [parcel.reason for parcel in work.ledger.parcels("parked") if parcel.cause == "load"]
+    reasons = [parked_batch.reason for parked_batch in work.ledger.parked_batches("parked") if parked_batch.cause == "load"]
     assert reasons == [f"rows of a full load, logged after messages that wait for schema id {KIT.schema_id}"]
     work.now_us += 11 * SECOND_US
     while work.processor.sweep():
@@ -199,7 +199,7 @@ def test_a_unit_that_is_cut_off_and_run_again_when_more_is_known_loses_no_row(tm
         with pytest.raises(CrashError):
             work.read_batch(1, batch, messages[-1].logged_us)  # its table has the changes, the rows are not parked yet
     work.restart()
-    work.zone.add(entry_of(work))
+    work.schema_store.add(entry_of(work))
     work.processor.sweep()  # and now nothing is in the way of the rows any more
     work.read_batch(1, batch, messages[-1].logged_us)
     while work.processor.sweep(last=True):
@@ -212,8 +212,8 @@ def crash(*_: Any, **__: Any) -> None:
     raise CrashError
 
 
-def entry_of(work: Work) -> ZoneEntry:
-    return ZoneEntry(KIT, work.now_us, "cdc/data", 2, 99)
+def entry_of(work: Work) -> StoredSchema:
+    return StoredSchema(KIT, work.now_us, "cdc/data", 2, 99)
 
 
 def two_waiting_loads(directory: Path) -> tuple[LoadWork, dict[int, str]]:
@@ -308,7 +308,7 @@ def test_hold_takes_rows_out_of_a_unit_that_were_logged_after_what_is_read_and_h
     work.now_us += SECOND_US
     later = work.unit(values[1], data_message(KIT, make_change(4)))
     unit = replace(unit, decoded=Decoded.join([unit.decoded, later.decoded]))
-    step = LoadWaits(work.parts)
+    step = LoadWaits(work.context)
     held = step.hold(unit, read_us)
     (part,) = held.held
     assert (part.table, part.cause, part.messages["offset"].to_pylist()) == (("shop", "kit"), "load", [3])

@@ -18,12 +18,14 @@ def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     work.process(work.raw(sent), 0)
     work.summary.tables['S."odd"', "t\n"] = RowCounts(1, 2, 3)
     work.summary.vectors["SHOP", "customers"] = VectorState("auto", 7, 300, 4096, None)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    mirrors = {"waiting": 1, "tables": [{"table": "SHOP.customers", "lag_seconds": 2.5}]}
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us, iceberg=mirrors)
     write_metrics_file(tmp_path / "metrics" / "cdc.prom", describe_pipeline(read_status(work.ledger, work.now_us)))
     lines = (tmp_path / "metrics" / "cdc.prom").read_text().splitlines()
     assert lines[-1] == "# EOF"
     assert 'headstream_replicate_rows_total{operation="deleted",table="S.\\"odd\\".t\\n"} 3.0' in lines
     assert "headstream_replicate_parked 0.0" in lines
+    assert 'headstream_replicate_iceberg_lag_seconds{table="SHOP.customers"} 2.5' in lines
     for name, value in (("deletion_vector_files", 7.0), ("deleted_rows", 300.0), ("key_index_size", 4096.0)):
         assert f'headstream_replicate_{name}{{table="SHOP.customers"}} {value}' in lines
     assert f"headstream_replicate_changes_total {float(work.summary.changes)}" in lines

@@ -15,8 +15,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.errors import EnvironmentSetupError
+from headstream.replicate.iceberg import access
 from headstream.replicate.iceberg import catalog as catalog_module
 from headstream.replicate.iceberg.catalog import open_catalog
+from headstream.replicate.run import mirrors as mirrors_module
+from headstream.replicate.run.attempts import ATTEMPT_S
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
@@ -24,6 +27,7 @@ from headstream.replicate.settings.table_settings import TableRules, TableSettin
 from headstream.testing import SourceDatabase
 from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows, sql_catalog
 from tests.support.replicate.pipeline_work import SECOND_US, Work, plain
+from tests.support.replicate.plain_engine import STRATEGY
 
 ORDERS, TAGS = ("SHOP", "orders"), ("SHOP", "a_tags")
 
@@ -111,7 +115,28 @@ def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
     ], "the same reason is told once"
 
 
-def test_a_refused_table_stops_neither_others_nor_vacuum(tmp_path: Path, open_mirrors: Callable[..., IcebergMirrors]) -> None:
+def test_a_catalog_that_does_not_answer_is_waited_for_once(
+    tmp_path: Path, open_mirrors: Callable[..., IcebergMirrors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert access.ANSWER_S > ATTEMPT_S, "the end of a run would wait for the attempt of each table"
+    answers = threading.Event()
+    monkeypatch.setattr(catalog_module, "open_catalog", lambda *given: answers.wait() and open_catalog(*given))
+    for name in (ORDERS, TAGS):
+        write(tmp_path, name, {"id": [1]})
+    mirrors = open_mirrors()
+    monkeypatch.setattr(mirrors_module, "ATTEMPT_S", 0.01)
+    assert not mirrors.may_vacuum(ORDERS, wait=True)
+    monkeypatch.setattr(mirrors_module, "ATTEMPT_S", 3600)
+    assert not mirrors.may_vacuum(TAGS, wait=True), "this one has not waited"
+    answers.set()
+    mirrors.finish(every_table=True)
+    assert mirrors.may_vacuum(ORDERS, wait=True)
+    assert mirrors.may_vacuum(TAGS, wait=True)
+
+
+def test_a_refused_table_stops_neither_others_nor_vacuum(
+    tmp_path: Path, open_mirrors: Callable[..., IcebergMirrors], caplog: pytest.LogCaptureFixture
+) -> None:
     write(tmp_path, TAGS, {"id": [1], "tags": [["x"]]})
     write(tmp_path, ORDERS, {"id": [1, 2]})
     mirrors = open_mirrors()
@@ -122,25 +147,33 @@ def test_a_refused_table_stops_neither_others_nor_vacuum(tmp_path: Path, open_mi
     refused, orders = mirrors.status()["tables"]
     assert refused["refused"]
     assert "column 'tags' has the type array" in refused["reason"]
+    assert "SHOP.a_tags has no Iceberg table: column 'tags' has the type array" in caplog.text
     assert orders["delta_version"] == 0
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
-def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_batch(tmp_path: Path, scd_type: int) -> None:
-    rules = TableRules(defaults=TableSettings(scd_type=scd_type, merge_strategy="deletion-vectors"))  # type: ignore[arg-type]
+def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_batch(
+    tmp_path: Path, scd_type: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STRATEGY, "deletion-vectors")
+    rules = TableRules(defaults=TableSettings(scd_type=scd_type))  # type: ignore[arg-type]
     work = Work(tmp_path, rules=rules)
     messages = [message.value for message in plain(SourceDatabase(41, rows=20, transactions=40))]
     compared = set()
     for begin in range(0, len(messages), 40):
         work.send(*messages[begin : begin + 40])
-        mirrors, touched = open_them(tmp_path), work.parts.tables.take_touched()
+        mirrors, touched = open_them(tmp_path), work.context.tables.take_touched()
         mirrors.offer(touched)
         mirrors.finish(every_table=True)
         with sql_catalog(tmp_path) as catalog:
             for name in touched:
-                place = work.tables_directory / name[0] / name[1]
-                assert iceberg_rows(catalog.load_table(name)) == delta_rows(place)
+                place, table = work.tables_directory / name[0] / name[1], catalog.load_table(name)
+                assert iceberg_rows(table) == delta_rows(place)
+                if scd_type == 2:
+                    current = {file.file.partition[0] for file in table.scan(row_filter="_hs_current = true").plan_files()}
+                    assert current == {True}, "queries of current rows read the files of older versions too"
                 compared.add((name, DeltaTable(place).version()))
     assert len(compared) > 5
-    assert not work.parts.tables.take_touched()
+    assert list(tmp_path.rglob("_iceberg/deletes-*")), "no merge has written a deletion vector"
+    assert not work.context.tables.take_touched()
     work.close()

@@ -29,9 +29,13 @@ def failing(work: Work) -> dict[str, dict[str, Any]]:
     return {found["table"]: found for found in read_status(work.ledger, work.now_us)["failing_tables"]}
 
 
-def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", [ColumnMetadata("_hs_sequence", 3, "WSTRING", 20), ColumnMetadata("shape", 3, "GEOMETRY")])
+def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be_used(
+    tmp_path: Path, column: ColumnMetadata
+) -> None:
     work = Work(tmp_path, dead_rate_messages=10)
-    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    unusable = replace(UNUSABLE, columns=(*COLUMNS, column))
+    work.send(metadata_message(KIT), metadata_message(unusable))
     for start in range(0, 60, 20):
         numbers = range(start, start + 20)
         work.send(*[value for number in numbers for value in (*rows(KIT, number), *rows(UNUSABLE, number))])
@@ -39,7 +43,7 @@ def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be
     assert (work.dead_count(), work.ledger.waiting().count) == (0, 60)
     found = failing(work)["shop.odd"]
     assert found["stopped"]
-    assert "_hs_sequence" in found["reason"]
+    assert column.name in found["reason"]
     assert "max_dead_rate" in found["reason"]
     work.now_us += 400 * SECOND_US
     work.processor.sweep(last=True)
@@ -144,7 +148,7 @@ def test_take_out_returns_the_dead_messages_of_stopped_tables_beside_the_others(
     health = work.processor.health
     bad = [data_message(KIT, make_change(number, change_sequence="")) for number in range(2)]
     unit = work.unit(*rows(KIT, *range(20)), *rows(UNUSABLE, *range(20)), *bad)
-    taken = StoppedTables(work.parts, health).take_out(unit)
+    taken = StoppedTables(work.context, health).take_out(unit)
     (part,) = taken.stopped
     assert (part.table, part.messages.num_rows, part.reason) == (("shop", "odd"), 20, health.stopped["shop", "odd"])
     assert (len(reasons_of(taken.decoded)), len(reasons_of(unit.decoded))) == (2, 22), "the given unit is as it was"
@@ -158,9 +162,9 @@ def test_retry_lets_the_tables_rest_that_stay_stopped(tmp_path: Path) -> None:
     health = work.processor.health
     for table in ("odd", "kit"):
         health.note_failure(("shop", table), "stopped", work.now_us, stopped=True)
-    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), resting={("shop", "other"): "no space left"})
-    retried = StoppedTables(work.parts, health).retry(unit)
-    assert retried.resting.keys() == {("shop", "other"), ("shop", "odd")}
+    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), held_tables={("shop", "other"): "no space left"})
+    retried = StoppedTables(work.context, health).retry(unit)
+    assert retried.held_tables.keys() == {("shop", "other"), ("shop", "odd")}
     assert [part.table for part in retried.stopped] == [("shop", "odd")]
     assert health.stopped.keys() == {("shop", "odd")}
     work.close()

@@ -233,7 +233,7 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     work = start(tmp_path)
     work.send(event(1, 3), event(2, 3, BOX))
     work.now_us += 7 * SECOND_US
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     status = read_status(work.ledger, work.now_us)
     lacks = "the last event of s/t/T has not come, 2 before it have"
     assert (status["open_transactions"], status["oldest_transaction"]) == (1, {"wait_seconds": 7.0, "lacks": lacks})
@@ -242,8 +242,8 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     assert "headstream_replicate_oldest_transaction_seconds 7.0\n" in told
     place = ["--checkpoint", str(work.config.checkpoint)]
     shown = CliRunner().invoke(replicate, ["parked", *place, "--output", "json"], catch_exceptions=False)
-    parcels = {(one["waits_for"], one["table"], one["transaction"]) for one in json.loads(shown.output)}
-    assert parcels == {("transaction", "shop.kit", "s/t/T"), ("transaction", "shop.box", "s/t/T")}
+    parked_batches = {(one["waits_for"], one["table"], one["transaction"]) for one in json.loads(shown.output)}
+    assert parked_batches == {("transaction", "shop.kit", "s/t/T"), ("transaction", "shop.box", "s/t/T")}
     assert lacks in CliRunner().invoke(replicate, ["status", *place, "--output", "json"], catch_exceptions=False).output
     work.close()
 
@@ -302,7 +302,7 @@ def test_hold_takes_the_changes_of_incomplete_transactions_out_of_a_unit_and_rec
     unit = work.unit(
         event(1, 2, of="whole"), event(2, 2, BOX, of="whole", at=5), event(3, 4, of="part"), event(5, 6, BOX, of="gap")
     )
-    held = transactions.Transactions(work.parts).hold(unit)
+    held = transactions.Transactions(work.context).hold(unit)
     waits = {part.table: part.messages.to_pylist() for part in held.held}
     assert {table: [(row["offset"], row["transaction"]) for row in found] for table, found in waits.items()} == {
         ("shop", "kit"): [(4, "s/t/part")],

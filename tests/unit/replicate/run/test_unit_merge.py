@@ -65,9 +65,9 @@ def test_a_batch_that_is_done_again_tells_each_change_once_when_a_newer_schema_h
     work.restart()
     other = Work(tmp_path / "other")
     other.send(metadata_message(NEW))
-    found = other.zone.find(NEW.schema_id)
+    found = other.schema_store.find(NEW.schema_id)
     assert found is not None
-    work.zone.add(found)  # a registry, or a directory of schemas, has it meanwhile
+    work.schema_store.add(found)  # a registry, or a directory of schemas, has it meanwhile
     other.close()
     work.process(bare, 1)
     assert told(work) == [1]
@@ -128,8 +128,8 @@ def test_hold_resting_takes_the_changes_of_resting_tables_alone_out_of_a_unit(tm
     work = Work(tmp_path)
     work.send(metadata_message(OLD), metadata_message(box))
     unit = work.unit(data_message(OLD, make_change(1)), data_message(box, make_change(2)), data_message(OLD, make_change(3)))
-    unit = replace(unit, resting={("shop", "kit"): "no space left", ("shop", "none"): "not here"})
-    held = UnitMerge(work.parts, work.processor.health).hold_resting(unit)
+    unit = replace(unit, held_tables={("shop", "kit"): "no space left", ("shop", "none"): "not here"})
+    held = UnitMerge(work.context, work.processor.health).hold_tables(unit)
     (part,) = held.held
     assert (part.table, part.reason, part.cause) == (("shop", "kit"), "no space left", "table")
     assert len(part.messages) == 2
@@ -144,7 +144,7 @@ def test_merge_holds_the_changes_of_a_failing_table_and_saves_the_checkpoint_bef
     box = make_table(schema_id="B" * 32, table="box")
     work = Work(tmp_path)
     work.send(metadata_message(OLD), metadata_message(box))
-    step = UnitMerge(work.parts, work.processor.health)
+    step = UnitMerge(work.context, work.processor.health)
     steps: list[str] = []
     original = DeltaLakeEngine.merge
 
@@ -155,7 +155,7 @@ def test_merge_holds_the_changes_of_a_failing_table_and_saves_the_checkpoint_bef
         return original(engine, *arguments, **options)
 
     monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
-    monkeypatch.setattr(type(work.keeper), "save", lambda keeper: steps.append("save"))
+    monkeypatch.setattr(type(work.checkpoint_store), "save", lambda checkpoint_store: steps.append("save"))
     merged = step.merge(work.unit(data_message(OLD, make_change(1)), data_message(box, make_change(2))))
     assert steps == ["save", "merge", "merge"]
     (part,) = merged.held

@@ -30,7 +30,7 @@ def test_a_row_departs_when_a_load_has_begun_since_it_arrived_in_that_transactio
     reload = [load(1, "c", logged_us=21)] * contained + [load(5, "b", logged_us=21)]
     for batch in ([arrives, departs], reload) if load_is_late else ([arrives], reload, [departs]):
         target.apply(*batch)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
     rows = [row for row in target.stored() if not row.get("_hs_deleted")]
     assert {row["ID"]: row["name"] for row in rows if row.get("_hs_current", True)} == {3: "c", 5: "b"}
     if settings:

@@ -88,7 +88,7 @@ def test_a_key_that_is_no_number_is_refused_row_by_row(tmp_path: Path, scd_type:
     work.send(metadata_message(MEASURED), *(data_message(MEASURED, row) for row in rows))
     assert work.processor.health.failing == {}
     assert current(work) == {1.0: "n1", 3.0: "n3"}
-    reasons = {parcel.reason for parcel in work.ledger.parcels("dead")}
+    reasons = {parked_batch.reason for parked_batch in work.ledger.parked_batches("dead")}
     assert reasons == {f"the key column 'id' {verb} NaN, which cannot identify a row" for verb in ("is", "was")}
     assert work.dead_count() == 3
     work.close()
@@ -116,7 +116,7 @@ def test_a_change_sequence_may_have_any_letters_in_it(tmp_path: Path, settings: 
     for place, row in enumerate((change("REFRESH", 3, "c"), change("INSERT", 4, "d", at=6))):
         given = {} if place == 0 else {"_hs_sequence": sequence.format(6)}
         target.apply({**row, **given, "_hs_logged_us": 100 + place})
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     target.forget(kept_us=0, now_us=10)
     stored = [row for row in target.stored() if row.get("_hs_current", True) and not row.get("_hs_deleted")]
     assert {row["ID"]: row["name"] for row in stored} == {3: "c", 4: "d"}

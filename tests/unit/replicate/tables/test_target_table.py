@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: 
     assert target.rows() == expected, f"seed {seed}"
 
 
-@pytest.mark.parametrize(("narrow", "wide"), [("INT4", "REAL8"), ("INT4", "INT8"), ("INT4", "NUMERIC")])
+@pytest.mark.parametrize(("narrow", "wide"), [("INT4", "REAL8"), ("INT4", "INT8"), ("INT4", "NUMERIC"), ("DATE", "DATETIME")])
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
     tmp_path: Path, narrow: str, wide: str, seed: int
@@ -177,7 +178,9 @@ def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
     ]
 
     def key_of(number: int, kind: str) -> Any:
-        return {"REAL8": float(number), "NUMERIC": Decimal(number)}.get(kind, number)
+        day = date(2024, 1, 1) + timedelta(number)
+        midnight = datetime.combine(day, time(), UTC)
+        return {"REAL8": float(number), "NUMERIC": Decimal(number), "DATE": day, "DATETIME": midnight}.get(kind, number)
 
     target = Target(tmp_path)
     rng.shuffle(changes)
@@ -214,7 +217,7 @@ def test_new_rows_of_a_table_without_a_key_keep_their_values_beside_one_that_a_l
     removed = change("INSERT", 1, "a", at=1, logged_us=1)
     target.apply(removed, change("REFRESH", 2, "b", at=2, logged_us=10), metadata=KEYLESS)
     target.apply(change("INSERT", 3, "c", at=3, logged_us=20), metadata=KEYLESS)
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     target.apply(removed, change("INSERT", 4, "d", "1", "note", at=4, logged_us=21), metadata=KEYLESS)
     assert target.rows() == {1: ("a", None, None), 2: ("b", None, None), 3: ("c", None, None), 4: ("d", 1, "note")}
     assert [row["ID"] for row in target.stored() if row["_hs_deleted"]] == [1]

@@ -37,7 +37,7 @@ def loaded_without_row_1(directory: Path, **settings: Any) -> Target:
 def apply_settled(target: Target, units: list[Unit]) -> None:
     for unit in units:
         target.apply(*unit)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
 
 
 @pytest.mark.parametrize("deletes", ["apply", "soft"])
@@ -47,7 +47,7 @@ def test_a_history_takes_no_columns_across_a_load_that_did_not_contain_the_row(t
         target = loaded_without_row_1(tmp_path / str(number), scd_type=2, deletes=deletes)
         apply_settled(target, list(units))
         target.apply(change("UPDATE", 1, note="late", at=2, logged_us=2, present={"ID", "note"}))
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
         found = [
             (row["_hs_valid_from"], row["name"], row["note"], row["_hs_current"]) for row in target.stored() if row["ID"] == 1
         ]
@@ -86,7 +86,7 @@ def test_last_values_do_not_reach_across_the_first_of_two_loads_that_end_togethe
     units = [[partial("a2", at=20), load(2, "again", logged_us=31)], [change("INSERT", 3, "c", at=40, logged_us=40)]]
     together = loaded_without_row_1(tmp_path / "together", deletes="soft")
     together.apply(*itertools.chain(*units))
-    together.tables.settle()
+    together.tables.remove_vanished_rows()
     apart = loaded_without_row_1(tmp_path / "apart", deletes="soft")
     apply_settled(apart, units)
     for target in (together, apart):
@@ -108,7 +108,7 @@ def test_last_values_of_a_row_whose_key_changed_are_the_same_when_rows_of_its_lo
     target = Target(tmp_path, deletes="soft")
     for unit in units:
         target.apply(*unit)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
         target.maintain(may_forget=False)
     rows = {row["ID"]: (row["name"], row["note"]) for row in target.stored() if row["_hs_deleted"]}
     assert rows == {1: ("a", "of its load"), 2: ("moved", "of its load"), 8: ("first", None), 9: ("first", None)}
@@ -129,5 +129,5 @@ def test_an_update_that_changed_nothing_brings_no_row_back_but_ends_the_load(
     later = change("DELETE", 9, at=21, logged_us=21)
     for unit in [[later], [idle]] if ends_first else [[idle], [later]]:
         target.apply(*unit, metadata=WITHOUT_LOBS)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
         assert [row["ID"] for row in target.stored() if row.get("_hs_current", not row.get("_hs_deleted"))] == [2]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.tables.table_memory import TableMemory
 from tests.support.crashes import CrashError
-from tests.support.replicate.change_tables import change, sequence
+from tests.support.replicate.change_tables import METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
 
 
@@ -52,13 +54,31 @@ def test_a_reload_removes_rows_that_vanished_once_a_change_says_that_it_is_over(
     assert set(target.names()) == {1}, "what a finished load did not bring stays away"
 
 
+@pytest.mark.parametrize("keys", [{1, 2, 3}, {3}], ids=["rows", "one row"])
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_snapshot_whose_last_row_is_marked_replaces_the_one_before_without_a_further_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_key: bool, keys: set[int]
+) -> None:
+    columns = METADATA.columns if has_key else tuple(replace(column, primary_key_position=0) for column in METADATA.columns)
+    target, second = Target(tmp_path, load_gap_us=300_000_000), 10_000_000
+    for at_us in (second, 2 * second):
+        rows = [load(key + at_us, "a", logged_us=at_us + key) | {"_hs_offset": at_us + key} for key in sorted(keys)]
+        marks = [("load", min(keys)), ("loaded", max(keys))][-len(keys) :]
+        target.tables.note(TableNotice("shop", "orders", kind, "", at_us + key) for kind, key in marks)
+        rows = [{name: value for name, value in row.items() if has_key or not name.startswith("_hs_old.")} for row in rows]
+        target.apply(*rows, metadata=replace(METADATA, columns=columns))
+        target.tables.settle()
+    assert sorted(row["ID"] for row in target.stored()) == [key + 2 * second for key in sorted(keys)]
+    assert ("shop.orders has no key, and a further snapshot" in caplog.text) == (not has_key and len(keys) > 1)
+
+
 def test_a_reload_that_is_over_removes_what_vanished_when_the_next_one_is_not_over(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(
         *(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(2, "b2", at=10), load(1, "a2", logged_us=20)),
         *(update(1, "a3", at=30), load(1, "a4", logged_us=40)),
     )
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.names() == {1: "a4"}
 
 
@@ -75,8 +95,8 @@ def test_a_version_ends_alike_whether_its_row_comes_before_or_after_the_load_cou
     for batch in later:
         target.apply(*batch)
         if settles:
-            target.tables.settle()
-    target.tables.settle()
+            target.tables.remove_vanished_rows()
+    target.tables.remove_vanished_rows()
     ends = {(row["name"], row["_hs_valid_to"]) for row in target.stored() if row["ID"] > 1}
     assert ends == {("b", f"{sequence(10)}.{19:016d}"), ("b2", None), ("c", sequence(40)), ("c2", None)}
 
@@ -86,7 +106,7 @@ def test_a_reload_loses_to_changes_captured_meanwhile(tmp_path: Path) -> None:
     target.apply(load(1, "a", logged_us=1), update(1, "b", at=10))
     meanwhile = [change("INSERT", 3, "new", at=21, logged_us=40), change("DELETE", 1, at=22, logged_us=41)]
     target.apply(load(1, "loaded", logged_us=20), load(2, "loaded", logged_us=30), *meanwhile)
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.names() == {2: "loaded", 3: "new"}
 
 
@@ -132,11 +152,11 @@ def test_a_load_begun_by_hand_removes_nothing_before_it_has_rows(tmp_path: Path)
     target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=1), update(1, "x", at=10))
     target.tables.begin_load("shop", "orders", 20)
     target.apply(update(2, "y", at=30))
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.names() == {1: "x", 2: "y"}
     target.apply(load(1, "loaded", logged_us=40))
     target.tables.end_load("shop", "orders")
-    assert target.tables.settle().counts == {}, "a change newer than the floor is no vanished row"
+    assert target.tables.remove_vanished_rows().counts == {}, "a change newer than the floor is no vanished row"
     assert target.names() == {1: "loaded", 2: "y"}
 
 
@@ -236,7 +256,7 @@ def test_reloads_end_as_the_source_when_units_are_cut_anywhere_and_repeated(tmp_
         if rng.random() < 0.2:
             target.reopen()
             target.apply(*unit, again=True)
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.names() == state, f"seed {seed}"
     assert all(row["_hs_sequence"] > sequence(0) or row["_hs_sequence"].startswith(".") for row in target.stored())
 
@@ -259,7 +279,7 @@ def test_a_change_of_key_does_not_take_a_row_along_that_a_load_has_ended(
     crossing = [move(4, 1, "arrives", at=40, event=1), move(1, 3, at=41, event=2, present={"ID"})]
     for batch in ([*rows, *crossing], reload) if load_is_late else (reload, rows, crossing):
         target.apply(*batch)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
     there = {row["ID"]: row["name"] for row in target.stored() if not row.get("_hs_deleted")}
     assert there == {3: "arrives", 5: "s2"}
 
@@ -274,7 +294,7 @@ def test_a_history_departs_with_the_row_that_arrived_when_a_load_has_ended_the_o
     crossing = [move(4, 1, "arrives", at=40, event=1), move(1, 3, "arrives", at=41, event=2)]
     for batch in ([*rows, *crossing], reload) if load_is_late else (reload, rows, crossing):
         target.apply(*batch)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
     found = {(row["ID"], row["name"], row["_hs_valid_to"]) for row in target.stored() if row["ID"] in (1, 3)}
     assert found == {(1, "gone", sequence(40)), (1, "arrives", sequence(41)), (3, "arrives", None)}
 
@@ -302,7 +322,7 @@ def test_a_history_departs_with_the_row_of_a_load_when_that_row_had_waited_until
     later = [load(9, "u", logged_us=30), move(9, 8, "u", at=40, event=1) | {"_hs_transaction": "later"}]
     for batch in (crossing, later, of_load) if waits else (of_load, crossing, later):
         target.apply(*batch)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
         target.maintain(may_forget=not waits or batch is of_load)
     end = f"{sequence(22)}.{29:016d}"
     found = {(row["ID"], row["name"], row["_hs_valid_to"]) for row in target.stored() if row["ID"] in (1, 3)}
@@ -314,7 +334,7 @@ def test_a_version_that_a_load_has_closed_stays_closed_when_later_versions_ended
     target = Target(tmp_path, scd_type=2)
     target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(2, "b2", at=10))
     target.apply(load(2, "b3", logged_us=20), update(2, "b4", at=30))
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     target.apply(load(1, "again", logged_us=31), change("DELETE", 1, at=40, logged_us=40))
     target.apply(change("INSERT", 1, "new", at=50, logged_us=50))
     found = {(row["name"], row["_hs_valid_to"]) for row in target.stored() if row["ID"] == 1}
@@ -327,7 +347,7 @@ def test_a_load_is_settled_as_soft_deletions_ask_for_when_the_process_has_just_b
     target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(2, "b2", at=10), load(2, "b3", logged_us=20))
     target.tables.end_load("shop", "orders")
     target.reopen()
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     gone = [row for row in target.stored() if row["ID"] == 1]
     assert [(row["name"], row["_hs_deleted"] if scd_type == 1 else not row["_hs_current"]) for row in gone] == [("a", True)]
     target.apply(load(1, "a", logged_us=30))
@@ -359,15 +379,15 @@ def test_columns_from_before_a_load_that_did_not_contain_their_row_are_null(
     whole = change("INSERT", 3, "c", at=21, logged_us=21)
     for unit in ([whole], [partial]) if ends_first else ([partial], [whole]):
         target.apply(*unit)
-        target.tables.settle()
+        target.tables.remove_vanished_rows()
     assert target.rows() == {1: ("a2", None, None), 2: ("loaded", None, None), 3: ("c", None, None)}
     before = target.stored()
     target.apply(change("UPDATE", 1, note="late", at=2, logged_us=2, present={"ID", "note"}))
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.stored() == before, "older than what has ended"
     target.apply(change("UPDATE", 1, note="new", at=30, logged_us=30, present={"ID", "note"}))
     target.apply(load(1, "brought late", logged_us=11))
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert target.rows()[1] == ("a2", None, "new")
 
 
@@ -379,11 +399,11 @@ def test_a_partial_change_of_key_that_comes_again_after_a_load_changes_nothing(
     target.apply(change("INSERT", 1, "a", "1", "old", at=1, logged_us=1), partial, update(5, "x", at=30))
     target.apply(load(5, "loaded", logged_us=40))
     target.apply(update(5, "y", at=50))
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     shown = itemgetter("ID", "name", "note", "_hs_deleted", "_hs_sequence")
     before = sorted(map(shown, target.stored()))
     assert [row[:4] for row in before[:2]] == [(1, "a", "old", True), (2, "b", "old", True)]
     target.apply(partial)
-    target.tables.settle()
+    target.tables.remove_vanished_rows()
     assert sorted(map(shown, target.stored())) == before
     assert "nulls" not in caplog.text

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.support.server.http_servers import Http
-from tests.unit.server.http.test_surveys import browse, log_in, rights
+from tests.unit.server.http.test_overview import browse, log_in, rights
 from tests.unit.server.http.test_views import BROWSE, http
 
 __all__ = ["http"]  # fixtures

@@ -24,7 +24,7 @@ from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_surveys import log_in, rights
+from tests.unit.server.http.test_overview import log_in, rights
 
 CDC = TopicName.parse("cdc/data")
 KNOWN, UNKNOWN = make_table(schema_id="1" * 32), make_table(schema_id="2" * 32)
@@ -52,7 +52,7 @@ def fill(http: Http) -> None:
 def work(tmp_path: Path) -> Iterator[Work]:
     made = Work(tmp_path)
     made.send(metadata_message(KNOWN))
-    note_status(made.ledger, "running", made.summary, made.zone.directory, made.now_us)
+    note_status(made.ledger, "running", made.summary, made.schema_store.directory, made.now_us)
     yield made
     made.close()
 

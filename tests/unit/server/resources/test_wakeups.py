@@ -45,7 +45,7 @@ def test_wait_is_answered_in_the_round_of_the_append_that_ends_it(make_loop: Cal
         for offset in range(3):
             wait = WaitMessages("shop", "orders", {1: offset}, 60_000)
             waiter.send(encode_request(wait.code, wait.encode()))
-            wait_for(lambda: bool(waiting.bells))
+            wait_for(lambda: bool(waiting.registered))
             wakeups._loop, loop = NoNextRound(), wakeups._loop  # type: ignore[assignment]
             sent = encode_sent([Message(payload=b"x")])
             assert sender.ask(AppendMessages("shop", "orders", 1, sent)).offset == offset
@@ -58,7 +58,7 @@ def test_wakeups_check_in_the_loop_what_another_thread_has_rung() -> None:
     async def check() -> None:
         loop, looked = asyncio.get_running_loop(), asyncio.Event()
         wakeups = Wakeups(loop)
-        thread = threading.Thread(target=lambda: wakeups.ring(looked.set))
+        thread = threading.Thread(target=lambda: wakeups.notify(looked.set))
         thread.start()
         await asyncio.wait_for(looked.wait(), 60)
         thread.join()
@@ -71,7 +71,7 @@ def test_wakeups_check_in_the_next_round_what_nobody_has_run() -> None:
     async def check() -> None:
         wakeups, looked = Wakeups(asyncio.get_running_loop()), list[int]()
         for number in range(3):
-            wakeups.ring(lambda number=number: looked.append(number))  # type: ignore[misc]
+            wakeups.notify(lambda number=number: looked.append(number))  # type: ignore[misc]
         assert looked == []
         await asyncio.sleep(0)
         assert looked == [0, 1, 2]
@@ -86,12 +86,12 @@ def test_wakeups_go_on_when_a_check_fails_or_rings_again() -> None:
         wakeups = Wakeups(asyncio.get_running_loop())
 
         def ring_again() -> None:
-            wakeups.ring(lambda: looked.append("again"))
+            wakeups.notify(lambda: looked.append("again"))
             wakeups.run()  # within another one: it goes on there
             looked.append("first")
 
-        wakeups.ring(lambda: looked.append(str(1 // 0)))
-        wakeups.ring(ring_again)
+        wakeups.notify(lambda: looked.append(str(1 // 0)))
+        wakeups.notify(ring_again)
         wakeups.run()
         assert looked == ["first", "again"]
         assert [type(failure["exception"]) for failure in failures] == [ZeroDivisionError]

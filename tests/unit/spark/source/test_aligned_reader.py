@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -86,7 +87,7 @@ def test_find_end_fills_a_micro_batch_with_what_is_oldest_in_all_partitions() ->
 
         until_us, end = find_end(0, 51, ends_at, lambda end, limit=limit: sum(end.values()) / limit)  # type: ignore[misc]
         assert end == ends_at(until_us)
-        assert sum(end.values()) <= limit
+        assert sum(end.values()) <= limit or (until_us == 51 and sum(end.values()) <= 1.05 * limit)
         assert until_us == 51 or sum(end.values()) >= 0.75 * limit or sum(ends_at(until_us + 1).values()) > limit
 
 
@@ -102,7 +103,21 @@ def test_find_end_fills_a_micro_batch_to_95_percent_when_few_messages_have_one_t
             return {place: bisect_left(times, us)}
 
         _, end = find_end(begin_us, times[-1] + 1, ends_at, lambda end, limit=limit: sum(end.values()) / limit)  # type: ignore[misc]
-        assert 0.95 * limit <= end[place] <= limit
+        assert 0.95 * limit <= end[place] <= limit or limit < end[place] == len(times) <= 1.05 * limit
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_find_end_divides_twice_the_limit_into_two_micro_batches(seed: int) -> None:
+    random, limit, place = Random(seed), 2000, TopicPartition("s/t", 1)
+    times = sorted(10**6 + random.randrange(10**6) for _ in range(2 * limit))
+    ends = [0]
+    while ends[-1] < len(times):
+
+        def fullness(end: Mapping[TopicPartition, int]) -> float:
+            return (end[place] - ends[-1]) / limit
+
+        ends.append(find_end(times[ends[-1]], times[-1] + 1, lambda us: {place: bisect_left(times, us)}, fullness)[1][place])
+    assert len(ends) == 3
 
 
 def test_planned_until_reads_what_a_query_planned(tmp_path: Path) -> None:

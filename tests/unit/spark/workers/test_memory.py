@@ -11,12 +11,12 @@ from types import ModuleType
 import pytest
 
 from headstream.spark.workers import memory as worker_memory
-from headstream.spark.workers.memory import spare_imports
+from headstream.spark.workers.memory import freeze_objects
 
 
 @pytest.fixture(autouse=True)
 def unfrozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker_memory._Spared, "modules_count", 0)
+    monkeypatch.setattr(worker_memory._FrozenObjects, "modules_count", 0)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -31,20 +31,20 @@ def run_as(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["pyspark.daemon", "headstream.spark.workers.daemon"])
 def test_imports_are_spared_in_a_worker_and_again_when_there_are_many_more(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(name, monkeypatch)
-    spare_imports()
+    freeze_objects()
     spared = gc.get_freeze_count()
     assert spared > 1000
     kept = [[] for _ in range(100)]  # type: list[list[int]]
-    spare_imports()
+    freeze_objects()
     assert gc.get_freeze_count() <= spared, "what a task makes is spared too"
     for number in range(100):
         monkeypatch.setitem(sys.modules, f"imported_later_{number}", ModuleType("later"))
-    spare_imports()
+    freeze_objects()
     assert gc.get_freeze_count() > spared + len(kept)
 
 
 @pytest.mark.parametrize("name", [None, "pytest.__main__"])
 def test_imports_are_left_alone_in_a_process_of_the_users(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     run_as(name, monkeypatch)
-    spare_imports()
+    freeze_objects()
     assert gc.get_freeze_count() == 0

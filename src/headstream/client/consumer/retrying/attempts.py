@@ -16,7 +16,7 @@ _MAX_WORKER_BYTES: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a failed attempt leads to.
+    """The consequence of a failed attempt.
 
     Args:
         error: Stored with the failure.
@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What a consumer does with failing messages; `dead_letter` is the topic after the last attempt, or None."""
+    """How a consumer handles failing messages; `dead_letter` is the topic after the last attempt, or None."""
 
     group: str
     retry: Retry
@@ -66,8 +66,8 @@ class PauseGate:
         self._until_s = 0.0
         self.is_on_trial = False
 
-    def hear(self, paused_us: int, succeeded: int, now_s: float) -> None:
-        """Update from a response of the log.
+    def update_from_server(self, paused_us: int, succeeded: int, now_s: float) -> None:
+        """Update the pause from a response of the server.
 
         Args:
             paused_us: Remaining pause, microseconds; 0 while the group runs or is on trial.

@@ -89,7 +89,7 @@ class RetryingFetching(Fetching):
 
     @property
     def next_due_s(self) -> float | None:
-        """When the next message can be tried again, or None; those of revoked partitions wait until these come back."""
+        """When the next message can be tried again, or None; messages of revoked partitions wait for their partitions."""
         revoked = self._assignment.revoked
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
@@ -146,18 +146,18 @@ class RetryingFetching(Fetching):
         track = self.tracks[partition]
         if track.is_blocked:
             self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
-            self._positions[partition] = track.frontier
+            self._positions[partition] = track.begun_until
 
-    def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
+    def finish_one(self, partition: int, offset: int, *, is_reported: bool = False) -> None:
         """Record that a message is done; messages that waited for it become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
-        if opened is not None and opened.in_hand and not is_told:
+        if opened is not None and opened.in_hand and not is_reported:
             self.succeeded_count += 1
         self._drop_from_hand(partition, offset)
         if track is not None:
             self._touched.add(partition)
-            for waiting in track.finish(offset, is_told=is_told):
+            for waiting in track.finish(offset, is_reported=is_reported):
                 heapq.heappush(self._due, (0.0, partition, waiting))
 
     def _drop_from_hand(self, partition: int, offset: int) -> None:
@@ -187,7 +187,7 @@ class RetryingFetching(Fetching):
         """Return up to `count` messages, until one is broken."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
-            self._handed_out[message.partition] = self.tracks[message.partition].frontier
+            self._handed_out[message.partition] = self.tracks[message.partition].begun_until
             messages.append(message)
         return messages
 

@@ -60,9 +60,9 @@ class RetryingReading(PartitionReading, Settler):
     def _load(self, partition: int) -> Known:
         """Return the unfinished messages of the group in a partition; begun attempts that did not end count as failures."""
         found = self._deliveries.unfinished(self.partitions.topic, self.policy.group, partition)
-        known = Known(found.frontier, OffsetRanges(found.pending))
+        known = Known(found.begun_until, OffsetRanges(found.pending))
         if self.policy.retry.pause_rule is not None:
-            self._gate.hear(found.paused_us, 0, time.monotonic())
+            self._gate.update_from_server(found.paused_us, 0, time.monotonic())
         steps: list[DeliveryChange] = []
         now_s = time.monotonic()
         for each in found.failing:
@@ -74,7 +74,7 @@ class RetryingReading(PartitionReading, Settler):
             else:
                 known.failing[each.offset] = each.failures, now_s + each.left_us(found.now_us) / 1e6
         if steps:
-            self._settle(partition, steps, found.frontier, None)
+            self._settle(partition, steps, found.begun_until, None)
         return known
 
     def _resume(self, each: Delivery) -> DeliveryChange:
@@ -84,12 +84,12 @@ class RetryingReading(PartitionReading, Settler):
 
     # -- telling the log ------------------------------------------------------------------------------------------
 
-    def _settle(self, partition: int, steps: list[DeliveryChange], frontier: int, generation: int | None) -> None:
+    def _settle(self, partition: int, steps: list[DeliveryChange], begun_until: int, generation: int | None) -> None:
         """Record steps of messages in the log."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
         request = SettleRequest(
             steps,
-            frontier,
+            begun_until,
             member=None if share is None else share.member,
             generation=0 if share is None else share.generation,
             partition_generation=generation,
@@ -98,16 +98,16 @@ class RetryingReading(PartitionReading, Settler):
             succeeded=succeeded,
             pause_rule=self.policy.retry.pause_rule,
         )
-        settled = self._deliveries.settle(self.partitions.topic, self.policy.group, partition, request)
+        settled = self._deliveries.settle_deliveries(self.partitions.topic, self.policy.group, partition, request)
         self._fetching.succeeded_count -= succeeded
-        self._gate.hear(settled.paused_us, succeeded, time.monotonic())
+        self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 
-    def _tell(self, partition: int, *steps: DeliveryChange) -> None:
+    def _report(self, partition: int, *steps: DeliveryChange) -> None:
         """Record all steps of a partition in the log, and further ones."""
         track = self._fetching.tracks[partition]
-        frontier, changes = track.changes(steps)
-        self._settle(partition, changes, frontier, self._fetching.generations.get(partition))
-        track.settled(frontier)
+        begun_until, changes = track.changes(steps)
+        self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
+        track.settled(begun_until)
 
     def _store(self, *, is_by_hand: bool = False) -> None:
         tracks, plain = self._fetching.tracks, dict[int, int]()
@@ -116,7 +116,7 @@ class RetryingReading(PartitionReading, Settler):
             for partition in self._fetching.open_partitions():
                 offset = tracks[partition].plain_commit()
                 if offset is None or self._gate.is_on_trial:
-                    self._tell(partition)
+                    self._report(partition)
                     done[partition] = tracks[partition].base
                 else:
                     plain[partition] = offset
@@ -165,8 +165,8 @@ class RetryingReading(PartitionReading, Settler):
         track = self._fetching.tracks[partition]
         opened = track.open[offset]
         if track.is_first or opened.failures:
-            self._tell(partition, DeliveryChange(DeliveryStep.BEGUN, offset, offset + 1))
-            track.tell(offset)
+            self._report(partition, DeliveryChange(DeliveryStep.BEGUN, offset, offset + 1))
+            track.mark_reported(offset)
             track.is_first, opened.is_begun = False, True
 
     def _fail_broken(self) -> None:
@@ -237,7 +237,7 @@ class RetryingReading(PartitionReading, Settler):
             if track is None or opened is None or not opened.is_begun:
                 continue
             with suppress(HeadstreamError):  # the log takes the attempt for a failed one if the consumer ends now
-                self._tell(message.partition, DeliveryChange(DeliveryStep.RELEASED, message.offset, message.offset + 1))
+                self._report(message.partition, DeliveryChange(DeliveryStep.RELEASED, message.offset, message.offset + 1))
                 opened.is_begun = False
             track.is_first = True
 
@@ -276,9 +276,9 @@ class RetryingReading(PartitionReading, Settler):
     def settle_failed(self, place: Place, failure: Failure) -> None:
         """Record that a message failed, or is given up."""
         partition, offset = place
-        self._tell(partition, _change(offset, failure))
+        self._report(partition, _change(offset, failure))
         if failure.reason:
-            self._fetching.finish_one(partition, offset, is_told=True)
+            self._fetching.finish_one(partition, offset, is_reported=True)
         else:
             self._fetching.fail(partition, offset, failure.failures, time.monotonic() + failure.delay_us / 1e6)
 
@@ -288,7 +288,7 @@ class RetryingReading(PartitionReading, Settler):
             begun = [offset for offset, each in track.open.items() if each.is_begun and not (commit and each.in_hand)]
             with suppress(HeadstreamError):
                 for offset in begun:
-                    self._tell(partition, DeliveryChange(DeliveryStep.RELEASED, offset, offset + 1))
+                    self._report(partition, DeliveryChange(DeliveryStep.RELEASED, offset, offset + 1))
         if commit:
             self.finish()
         self.partitions.end()

@@ -1,9 +1,9 @@
 """Track: the state of one partition in a consumer that retries messages. Sans-IO; times are monotonic seconds.
 
-frontier    one past the last message that was taken from the fetched ones
-open        messages before it that are not done: in hand, delayed, or waiting behind a failing one
-told        open messages that the log has recorded; their completion must be recorded too
-known       what the group had not finished when the consumer began, unless fetched since
+begun_until  one past the last message that was taken from the fetched ones
+open         messages before it that are not done: in hand, delayed, or waiting behind a failing one
+reported     open messages that the log has recorded; their completion must be recorded too
+known        what the group had not finished when the consumer began, unless fetched since
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Known:
     """A group's unfinished messages of a partition when a consumer began.
 
     Args:
-        frontier: All messages before this offset are done, except
+        begun_until: All messages before this offset are done, except
         pending: these messages, and
         failing: these: offset -> failures, and the earliest time of the next attempt.
     """
 
-    frontier: int = 0
+    begun_until: int = 0
     pending: OffsetRanges = field(default_factory=OffsetRanges)
     failing: dict[int, tuple[int, float]] = field(default_factory=dict)
 
@@ -54,19 +54,19 @@ class Track:
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
-        self.frontier = position
+        self.begun_until = position
         self.known = known
         self.open: dict[int, OpenMessage] = {}
         self.is_first = True
         self.is_sought = False
         self._order = order
-        self._told = OffsetRanges(known.pending)
+        self._reported = OffsetRanges(known.pending)
         for offset in known.failing:
-            self._told.add(offset, offset + 1)
+            self._reported.add(offset, offset + 1)
         self._unrecorded: set[int] = set()
         self._finished: list[int] = []
         self._gone = OffsetRanges()
-        self._done_until = known.frontier
+        self._done_until = known.begun_until
         self._committed = position
         self._failing: dict[bytes | None, set[int]] = {}
         self._waiting: dict[bytes | None, list[int]] = {}
@@ -74,7 +74,7 @@ class Track:
     @property
     def base(self) -> int:
         """The first offset that is not done, as far as this consumer knows."""
-        return min(self.open) if self.open else self.frontier
+        return min(self.open) if self.open else self.begun_until
 
     @property
     def is_blocked(self) -> bool:
@@ -84,13 +84,13 @@ class Track:
     def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
         """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits."""
         self._pass(offset)
-        self.frontier = offset + 1
+        self.begun_until = offset + 1
         self._pass(next_offset)
         failures, due_s = self.known.failing.pop(offset, (0, 0.0))
-        if not failures and offset < self.known.frontier and offset not in self.known.pending:
+        if not failures and offset < self.known.begun_until and offset not in self.known.pending:
             return None
         self.open[offset] = OpenMessage(key, failures)
-        if offset not in self._told:
+        if offset not in self._reported:
             self._unrecorded.add(offset)
         if failures:
             self._failing.setdefault(self._group_of(key), set()).add(offset)
@@ -112,23 +112,23 @@ class Track:
         message = self.open[offset]
         message.failures, message.in_hand, message.is_begun = failures, False, False
         self._failing.setdefault(self._group_of(message.key), set()).add(offset)
-        self.tell(offset)
+        self.mark_reported(offset)
 
-    def tell(self, offset: int) -> None:
+    def mark_reported(self, offset: int) -> None:
         """Record that the log knows of an open message."""
         self._unrecorded.discard(offset)
-        self._told.add(offset, offset + 1)
+        self._reported.add(offset, offset + 1)
 
-    def finish(self, offset: int, *, is_told: bool = False) -> list[int]:
-        """Record that a message is done, and return those that waited for it, ascending; `is_told`: the log knows."""
+    def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
+        """Record that a message is done, and return those that waited for it, ascending; `is_reported`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
         self._unrecorded.discard(offset)
         self._done_until = max(self._done_until, offset + 1)
-        if offset in self._told:
-            self._told.remove(offset, offset + 1)
-            if not is_told:
+        if offset in self._reported:
+            self._reported.remove(offset, offset + 1)
+            if not is_reported:
                 self._finished.append(offset)
         group = self._group_of(message.key)
         failing = self._failing.get(group)
@@ -146,16 +146,16 @@ class Track:
 
     def _pass(self, next_offset: int) -> None:
         """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
-        for each in self._told.within(self.frontier, next_offset):
-            self._told.remove(*each)
+        for each in self._reported.within(self.begun_until, next_offset):
+            self._reported.remove(*each)
             self._gone.add(*each)
-        self.frontier = max(self.frontier, next_offset)
+        self.begun_until = max(self.begun_until, next_offset)
 
     def plain_commit(self) -> int | None:
         """Return the offset whose commit records all steps, or None if further steps have to be recorded."""
         base = self.base
-        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._told)) and self._done_until <= base
-        return base if is_plain and self.frontier >= self.known.frontier else None
+        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._reported)) and self._done_until <= base
+        return base if is_plain and self.begun_until >= self.known.begun_until else None
 
     @property
     def is_settled(self) -> bool:
@@ -166,25 +166,25 @@ class Track:
         return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
-        """Return the frontier and all steps not recorded in the log, with `extra` ones; settled() follows."""
+        """Return `begun_until` and all steps not recorded in the log, with `extra` ones; settled() follows."""
         steps = list(extra)
-        frontier = max(self._done_until, *(step.until_offset for step in steps), 0)
+        begun_until = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
         finished = OffsetRanges([*self._gone, *((at, at + 1) for at in self._finished)])
         done = [DeliveryChange(DeliveryStep.DONE, *each) for each in finished]
         named = {step.from_offset for step in steps}
-        waits = OffsetRanges((at, at + 1) for at in self._unrecorded if at < frontier and at not in named)
+        waits = OffsetRanges((at, at + 1) for at in self._unrecorded if at < begun_until and at not in named)
         pending = [DeliveryChange(DeliveryStep.PENDING, *each) for each in waits]
-        return frontier, [*begin, *done, *pending, *steps]
+        return begun_until, [*begin, *done, *pending, *steps]
 
-    def settled(self, frontier: int) -> None:
-        """Record that the log has stored everything before a frontier: that of changes(), or a committed offset."""
+    def settled(self, begun_until: int) -> None:
+        """Record that the log has stored everything before an offset: begun_until as of changes(), or a committed offset."""
         self.is_sought = False
         self._finished.clear()
         self._gone = OffsetRanges()
-        for offset in [offset for offset in self._unrecorded if offset < frontier]:
-            self.tell(offset)
-        self._committed = max(self._committed, frontier)
+        for offset in [offset for offset in self._unrecorded if offset < begun_until]:
+            self.mark_reported(offset)
+        self._committed = max(self._committed, begun_until)
 
     def committed(self, offset: int) -> None:
         """Record a plain commit."""

@@ -184,7 +184,7 @@ class Leasing:
         missing = self.holding.feed(messages, wanted.until_offset if is_gone else polled.next_offset)
         if missing:
             changes = [LeaseChange(LeaseStep.DONE, wanted.held.token, *each, reason=SKIPPED) for each in missing]
-            self._say(wanted.partition, wanted.held.generation, changes)
+            self._report(wanted.partition, wanted.held.generation, changes)
 
     def fetch_deferred(self, partition: int, offset: int) -> bool:
         """Lease and fetch a deferred message, to be the next one in the buffer, and return whether it is."""
@@ -199,10 +199,10 @@ class Leasing:
 
     # -- telling the log ----------------------------------------------------------------------------------------------
 
-    def _say(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
+    def _report(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
         where = f"{self._name}, partition {partition}"
         try:
-            settled = self._leases.settle(
+            settled = self._leases.settle_leases(
                 self._name,
                 self._policy.group,
                 partition,
@@ -225,30 +225,30 @@ class Leasing:
             advice="Nothing is recorded for it. A longer lease=, or extend(message, '1m') in time, gives more time for a message",
         )
 
-    def say(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
+    def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
         """Record one step of messages in the log, forget them, and return the error for refused ones, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
-            lost = self._say(partition, generation, changes) or lost
+            lost = self._report(partition, generation, changes) or lost
         for place in places:
             self.holding.held.pop(place, None)
         return lost
 
-    def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as say()."""
+    def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
+        """Record in the log that a message failed, or is given up, and forget it; as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
-        lost = self._say(place[0], held.generation, [change])
+        lost = self._report(place[0], held.generation, [change])
         self.holding.held.pop(place, None)
         return lost
 
     def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
-        """Extend the lease of a message; as say(), but it is forgotten only if the extension was refused."""
+        """Extend the lease of a message; as report(), but it is forgotten only if the extension was refused."""
         held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
         change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
-        lost = self._say(place[0], held.generation, [change])
+        lost = self._report(place[0], held.generation, [change])
         if lost is None:
             held.end_s = end_s
         else:
@@ -258,14 +258,14 @@ class Leasing:
     def release_all(self) -> None:
         """Give back everything: other workers get it at once."""
         for partition, generation, changes in list(self.holding.take_all()):
-            self._say(partition, generation, changes)
+            self._report(partition, generation, changes)
 
     def _release_if_paused(self) -> None:
         """Release undelivered messages if the log has reported that the group is paused."""
         if self._has_to_release:
             self._has_to_release = False
             for partition, generation, changes in list(self.holding.take_undelivered()):
-                self._say(partition, generation, changes)
+                self._report(partition, generation, changes)
             self._has_to_release = False
 
     def leave(self) -> None:
@@ -302,5 +302,5 @@ class Leasing:
                 late.append(place)
                 message = None
         if late:
-            self.say(late, LeaseStep.RELEASED)
+            self.report(late, LeaseStep.RELEASED)
         return message

@@ -51,7 +51,7 @@ class SharedReading(Reading, LeaseSettler):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """What the filter has examined."""
+        """Counts of messages that the filter has examined."""
         return FilterCounts(self._leasing.scanned_count, self._leasing.failed_count)
 
     @property
@@ -136,7 +136,7 @@ class SharedReading(Reading, LeaseSettler):
 
     def commit(self, message: Message | None) -> None:
         """Record that everything delivered is done, or one message."""
-        self._say(self._leasing.holding.in_hand() if message is None else [self.place_of(message)], LeaseStep.DONE)
+        self._report(self._leasing.holding.in_hand() if message is None else [self.place_of(message)], LeaseStep.DONE)
 
     # -- single messages ----------------------------------------------------------------------------------------------
 
@@ -157,8 +157,8 @@ class SharedReading(Reading, LeaseSettler):
         """Return how often a message in progress has failed before."""
         return self._leasing.holding.held[place].failures
 
-    def _say(self, places: Sequence[Place], step: LeaseStep) -> None:
-        self._end_attempts(places, self._leasing.say(places, step))
+    def _report(self, places: Sequence[Place], step: LeaseStep) -> None:
+        self._end_attempts(places, self._leasing.report(places, step))
 
     def _end_attempts(self, places: Sequence[Place], lost: LeaseLostError | None) -> None:
         """End a call for messages, after its steps were recorded."""
@@ -169,11 +169,11 @@ class SharedReading(Reading, LeaseSettler):
 
     def settle_done(self, place: Place) -> None:
         """Record that a message is done."""
-        self._say([place], LeaseStep.DONE)
+        self._report([place], LeaseStep.DONE)
 
     def settle_failed(self, place: Place, failure: Failure) -> None:
         """Record that a message failed, or is given up."""
-        self._end_attempts([place], self._leasing.say_failed(place, failure))
+        self._end_attempts([place], self._leasing.report_failure(place, failure))
 
     def extend(self, place: Place, lease_us: int) -> None:
         """Have the lease of a message end later."""
@@ -183,7 +183,7 @@ class SharedReading(Reading, LeaseSettler):
 
     def defer(self, place: Place) -> None:
         """Set a message aside."""
-        self._say([place], LeaseStep.DEFERRED)
+        self._report([place], LeaseStep.DEFERRED)
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
         """Return a message that was set aside, or None if it cannot be delivered."""

@@ -22,7 +22,7 @@ from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, ref
 from headstream.core.codec.kafka import KafkaTopicNames
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import AuthenticationError, ClosedError, InvalidOptionError, ServerUnreachableError
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _specs: Final[Any] = admin_api.OffsetSpec  # type: ignore[attr-defined,unused-ignore]
 FIRST_OFFSET: Final[Any] = _specs.earliest()
@@ -59,7 +59,7 @@ class Cluster:
         self._interrupted: dict[int, float] = {}
         self._login_error: Any = None
         self._created_s: dict[str, float] = {}
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another admin client: the threads of the parent's do not exist here."""

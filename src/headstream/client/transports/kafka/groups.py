@@ -21,7 +21,7 @@ from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment,
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import ConsumerKind, OffsetOwner
 from headstream.errors import GroupInUseError, GroupNotFoundError, OffsetOutOfRangeError, PartitionNotFoundError, RebalancedError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 
 NAME_PREFIX: Final = "hs.name."
 """The groups of single consumers begin so."""
@@ -92,7 +92,7 @@ class KafkaGroups:
         self._lock = threading.Lock()
         self._members: dict[int, KafkaMembership] = {}
         self._made = 0
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin without members: those are the parent's."""

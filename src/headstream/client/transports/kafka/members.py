@@ -23,7 +23,7 @@ from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, ref
 from headstream.core.model.groups import Assignment
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError, RebalancedError, ServerUnreachableError
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _LEAST_SESSION_MS: Final = 6000
 """Brokers reject shorter session timeouts by default (group.min.session.timeout.ms)."""
@@ -104,7 +104,7 @@ class KafkaMembership:
         self._consumer.subscribe([self._name], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
         self._thread = threading.Thread(target=self._serve, name=f"headstream-kafka-member {group}", daemon=True)
         self._thread.start()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the member to the parent."""
@@ -205,12 +205,12 @@ class KafkaMembership:
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
-                is_stable, is_entitled = self._describe_group()
+                is_stable, has_enough_partitions = self._describe_group()
                 if not is_stable:
                     settled_s = None
                 elif settled_s is None:
                     settled_s = now_s
-                if settled_s is not None and (not is_entitled or now_s > settled_s + _SETTLE_S):
+                if settled_s is not None and (not has_enough_partitions or now_s > settled_s + _SETTLE_S):
                     return
 
     def _raise_error(self) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headstream.client.transports.kafka.cluster import Cluster
 from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, refused
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _MOST: Final = 16
 """Clients kept at once: each has a connection to its group's coordinator."""
@@ -32,7 +32,7 @@ class OffsetClients:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._consumers: OrderedDict[str, Any] = OrderedDict()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin without clients: the threads of the parent's do not exist here."""

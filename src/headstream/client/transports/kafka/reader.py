@@ -20,7 +20,7 @@ from headstream.client.transports.kafka.cluster import END_OFFSET, Cluster
 from headstream.client.transports.kafka.refusals import TRANSIENT, refused
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, PartitionNotFoundError, ServerUnreachableError
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _SLICE_S: Final = 0.1
 """Interval at which waits check their deadline, seconds."""
@@ -77,7 +77,7 @@ class PartitionReader:
         self._is_closed = False
         self._consumer: Any = None
         self._partitions: dict[tuple[str, int], _PartitionState] = {}
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another client: the threads of the parent's do not exist here."""

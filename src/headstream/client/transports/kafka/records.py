@@ -19,8 +19,8 @@ from headstream.core.model.reserved import ID_HEADER, TIMESTAMP_HEADER
 
 _NO_TIME: Final = 0
 """confluent-kafka's type of a timestamp that is not there."""
-_SURELY_SHORT: Final = 63
-"""A header's key of so many characters has at most 255 bytes."""
+_SAFE_KEY_CHARACTERS: Final = 63
+"""A header's key of at most this length, characters, has at most 255 bytes."""
 _log: Final = logging.getLogger("headstream.kafka")
 _AVAILABLE: Final = MessageState.AVAILABLE.value
 
@@ -79,7 +79,7 @@ def received_message(record: Any, topic: str, convention: Convention | None = No
 
 def _decode(record: Any, headers: list[KafkaHeader], time_us: int, convention: Convention | None) -> Message:
     plain = KafkaRecord(value=record.value(), key=record.key(), headers=tuple(headers), timestamp_ms=time_us // 1000)
-    if any(not name or len(name) > _SURELY_SHORT for name, _ in headers):
+    if any(not name or len(name) > _SAFE_KEY_CHARACTERS for name, _ in headers):
         place = f"{record.topic()}, partition {record.partition()}, offset {record.offset()}"
         for loss in find_losses(plain):
             _log.warning("%s: it is left out (%s)", loss, place)

@@ -32,7 +32,7 @@ from headstream.errors import (
     ServerUnreachableError,
     TopicNotFoundError,
 )
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _SLICE_S: Final = 0.1
 """Interval at which a wait for acknowledgements checks the timeout, seconds."""
@@ -60,7 +60,7 @@ class _EnqueuedBatch:
         self.errors: list[Any] = []
         self.left = 0
 
-    def settle(self, number: int, error: Any, record: Any) -> None:
+    def record_outcome(self, number: int, error: Any, record: Any) -> None:
         """Record the outcome of a message, from librdkafka's delivery report."""
         self.left -= 1
         if error is not None:
@@ -75,7 +75,7 @@ class Sender:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer: Any = None
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another producer: the threads of the parent's do not exist here."""
@@ -118,7 +118,7 @@ class Sender:
         name, now_ms, produce = self._cluster.names.kafka_name(topic), time.time_ns() // 1_000_000, self._producer.produce
         all_headers = [headers_of(message, convention, str(topic)) for message in messages]  # before any message is sent
         for number, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
-            report, time_ms = functools.partial(enqueued.settle, number), time_of(message, now_ms)
+            report, time_ms = functools.partial(enqueued.record_outcome, number), time_of(message, now_ms)
             while True:
                 try:
                     produce(name, message.payload, message.key, partition, on_delivery=report, timestamp=time_ms, headers=headers)

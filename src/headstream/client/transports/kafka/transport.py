@@ -20,21 +20,21 @@ class KafkaTransport:
     """All commands of a log in Kafka; see Transport.
 
     Args:
-        lender: The client's transport, when this one is of one producer or consumer.
+        parent: The client's transport, when this one is of one producer or consumer.
     """
 
     first_partition: Final = 0
 
-    def __init__(self, address: KafkaAddress, lender: KafkaTransport | None = None) -> None:
-        self._lender = lender
-        self._cluster: Cluster = Cluster(address) if lender is None else lender._cluster
+    def __init__(self, address: KafkaAddress, parent: KafkaTransport | None = None) -> None:
+        self._parent = parent
+        self._cluster: Cluster = Cluster(address) if parent is None else parent._cluster
         self.topics = KafkaTopics(self._cluster)
         self.streams = KafkaStreams(self._cluster, self.topics)
         self.partitions = KafkaPartitions(self._cluster, self.topics)
-        self._offset_clients: OffsetClients = OffsetClients(self._cluster) if lender is None else lender._offset_clients
+        self._offset_clients: OffsetClients = OffsetClients(self._cluster) if parent is None else parent._offset_clients
         self.offsets = KafkaOffsets(self._cluster, self._offset_clients)
         self.groups = KafkaGroups(self._cluster, self.offsets)
-        self.messages = KafkaMessages(self._cluster, self.offsets, self.groups, is_shared=lender is None)
+        self.messages = KafkaMessages(self._cluster, self.offsets, self.groups, is_shared=parent is None)
 
     @property
     def identity(self) -> str | None:
@@ -88,6 +88,6 @@ class KafkaTransport:
         """Close the connections to the brokers that are this transport's own."""
         self.groups.close()
         self.messages.close()
-        if self._lender is None:
+        if self._parent is None:
             self._offset_clients.close()
             self._cluster.close()

@@ -24,7 +24,7 @@ from headstream.core.wire.extensions.topics import CreateOpenTopic, GetIdentity
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 
 _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
@@ -80,7 +80,7 @@ class Caller:
         self._interrupted: set[int] = set()
         self._closing = threading.Event()
         self._was_connected = False
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin without connections: the parent uses those."""
@@ -115,7 +115,7 @@ class Caller:
         self._was_connected = True
         self.give(connection)
 
-    def can_say(self, named: str | int) -> bool:
+    def can_express(self, named: str | int) -> bool:
         """Return whether the protocol can express a name: over HTTP a numeric name means the id."""
         is_http = self.address.scheme in ("http", "https")
         return isinstance(named, int) or parse_number(named) is None or not is_http

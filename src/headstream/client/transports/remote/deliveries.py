@@ -58,7 +58,7 @@ class RemoteLeases:
         ranges = tuple(LeasedRange(each.from_offset, each.until_offset, each.failures) for each in found.ranges)
         return Grant(found.partition, ranges, found.partition_generation, found.ends, found.wait_us, found.is_paused)
 
-    def settle(
+    def settle_leases(
         self,
         topic: TopicName,
         group: str,
@@ -69,7 +69,7 @@ class RemoteLeases:
         partition_generation: int | None = None,
         pause_rule: PauseRule | None = None,
     ) -> SettledLeases:
-        """Record steps of leased messages; see Leases.settle()."""
+        """Record steps of leased messages; see Leases.settle_leases()."""
         command = SettleLeases(
             topic.stream,
             topic.topic,
@@ -122,14 +122,14 @@ class RemoteDeliveries:
         counts = found.now_us, found.poisoned_count, found.paused_us
         return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)
 
-    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
-        """Record steps of messages, and commit the group's offset; see Deliveries.settle()."""
+    def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
+        """Record steps of messages, and commit the group's offset; see Deliveries.settle_deliveries()."""
         command = SettleDeliveries(
             topic.stream,
             topic.topic,
             group,
             partition,
-            request.frontier,
+            request.begun_until,
             tuple(ChangedDelivery(*each[:-1], cut_error(each.error)) for each in request.changes),
             None if request.member is None else request.member.id,
             max(request.generation, 0),

@@ -27,7 +27,7 @@ from headstream.core.wire.records import BINARY, NOTHING, Command
 from headstream.core.wire.refusals import refusal_from_json
 from headstream.core.wire.statuses import Status
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
-from headstream.forks import close_copy, tell_of_forks
+from headstream.forks import close_copy, register_for_forks
 
 _R = TypeVar("_R")
 _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
@@ -46,7 +46,7 @@ class HttpConnector:
         self._tls = make_tls(address) if address.options.tls else None
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Log in again: the access token is the parent's session."""
@@ -116,7 +116,7 @@ class HttpConnection:
         self._connector = connector
         self._shown: str | None = None
         self._wait_ms = 0.0
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the connection to the parent."""

@@ -183,12 +183,12 @@ class RemoteMessages:
         try:
             return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
         except ClosedError as error:
-            if not _is_said_by_server(error):
+            if not _is_answered_by_server(error):
                 raise
             return True  # the server has removed the member: its next report raises
 
 
-def _is_said_by_server(error: HeadstreamError) -> bool:
+def _is_answered_by_server(error: HeadstreamError) -> bool:
     return error.status is not None
 
 

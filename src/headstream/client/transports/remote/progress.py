@@ -30,7 +30,7 @@ from headstream.core.wire.extensions.groups import (
     SeekGroup,
 )
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 
 
 class RemoteOffsets:
@@ -65,7 +65,7 @@ class RemoteGroups:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        tell_of_forks(self)
+        register_for_forks(self)
         self.after_fork()
 
     def after_fork(self) -> None:

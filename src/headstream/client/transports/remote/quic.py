@@ -26,7 +26,7 @@ from headstream.errors import (
     OutcomeUnknownError,
     ServerUnreachableError,
 )
-from headstream.forks import close_copy, tell_of_forks
+from headstream.forks import close_copy, register_for_forks
 
 try:
     from aioquic.quic import events
@@ -125,7 +125,7 @@ class QuicClientConnection:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._quic.connect(self._place, now=time.monotonic())
-        tell_of_forks(self)
+        register_for_forks(self)
         self._thread = threading.Thread(target=self._run, name="headstream-quic", daemon=True)
         self._thread.start()
 

@@ -25,7 +25,7 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import decode_refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
-from headstream.forks import close_copy, tell_of_forks
+from headstream.forks import close_copy, register_for_forks
 
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
@@ -85,7 +85,7 @@ class TcpConnection:
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
         self._sent_bytes = 0
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the connection to the parent."""

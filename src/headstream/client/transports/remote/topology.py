@@ -52,7 +52,7 @@ class RemoteStreams:
 
     def find(self, stream: str | int) -> Stream | None:
         """Return a stream by name or id, None if it does not exist; over HTTP a number is an id only."""
-        if not self._caller.can_say(stream):
+        if not self._caller.can_express(stream):
             return None
         try:
             found = self._caller.call(GetStream(stream))
@@ -101,7 +101,7 @@ class RemoteTopics:
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
         """Return a topic by names or ids, None if it does not exist; over HTTP a number is an id only."""
-        if not (self._caller.can_say(stream) and self._caller.can_say(topic)):
+        if not (self._caller.can_express(stream) and self._caller.can_express(topic)):
             return None
         try:
             found = self._caller.call(GetOpenTopic(stream, topic))

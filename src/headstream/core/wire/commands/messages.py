@@ -206,6 +206,8 @@ class SendMessages(Command[AppendedBatch]):
     topic: TopicId
     partitioning: Annotated[Partitioning, PartitioningShape()]
     messages: Rest
+    is_from_zero: bool = False
+    """Whether the client counts partitions from 0, which decides the partition of a key."""
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:

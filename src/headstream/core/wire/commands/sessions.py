@@ -107,8 +107,17 @@ class Login(Command[LoggedIn]):
 
         Only versions 0.x: SDKs in other languages have other version numbers.
         """
+        return self._sdk_minor >= 7
+
+    @property
+    def is_of_today(self) -> bool:
+        """Whether the client's SDK is 0.11 or later of Iggy's; such a client sends its version in JSON only."""
+        return self._sdk_minor >= 11
+
+    @property
+    def _sdk_minor(self) -> int:
         found = _VERSION.match(self.version or "")
-        return found is not None and int(found[1]) >= 7 and not self.is_extended
+        return 0 if found is None or self.is_extended else int(found[1])
 
     def validate(self) -> None:
         """Check name, password and the client's generation.
@@ -120,8 +129,7 @@ class Login(Command[LoggedIn]):
         if self.is_of_later_generation:
             raise refusal(
                 Status.INVALID_VERSION,
-                f"a client of an Iggy generation that is not served (SDK {self.version})",
-                advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
+                f"SDK {self.version} of Iggy is not served: use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
             )
 
 

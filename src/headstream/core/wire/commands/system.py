@@ -12,12 +12,27 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from headstream.core.codec.buffer import BytesLike, Reader, Writer
+from headstream.core.model.header_values import HeaderKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_count
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.records import Command, Record, Records, many, maybe, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import F32, U8, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, Unsigned, invalid_value
+from headstream.core.wire.shapes import (
+    F32,
+    U8,
+    U32,
+    U64,
+    AbsentU32,
+    Json,
+    Shape,
+    Size,
+    Text8,
+    Text32,
+    TextCode,
+    Unsigned,
+    invalid_value,
+)
 from headstream.core.wire.statuses import Status
 
 __all__ = [
@@ -33,7 +48,8 @@ __all__ = [
     "GetMe",
     "GetStats",
     "ListClients",
-    "OptionList",
+    "OptionDescription",
+    "OptionScope",
     "Snapshot",
     "SnapshotCompression",
     "SnapshotType",
@@ -272,6 +288,11 @@ class ClusterNode(Record):
     role: U8 = 0
     status: U8 = 0
 
+    def spell(self) -> dict[str, Any]:
+        """Return it as a JSON object, as the leader of one healthy server."""
+        ports = {name: getattr(self, f"{name}_port") for name in ("tcp", "quic", "http", "websocket")}
+        return {"name": self.name, "ip": self.ip, "endpoints": ports, "role": "leader", "status": "healthy"}
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster(Record):
@@ -289,20 +310,45 @@ class GetCluster(Command[Cluster]):
     reply = one(Cluster)
 
 
+class OptionScope(enum.IntEnum):
+    """The kinds of objects that have options."""
+
+    TOPIC = 1
+    STREAM = 2
+    USER = 3
+
+
+class DefaultShape(Shape):
+    """length u32 | bytes; in JSON a list of numbers."""
+
+    def push(self, writer: Writer, value: bytes) -> None:
+        writer.push_u32(len(value))
+        writer.push_bytes(value)
+
+    def pull(self, reader: Reader, what: str) -> bytes:
+        return reader.pull_bytes(reader.pull_u32(f"the length of {what}"), what)
+
+    def to_json_value(self, value: bytes) -> list[int]:
+        return list(value)
+
+
 @dataclass(frozen=True, slots=True)
-class OptionList(Record):
-    """Descriptions of options: none, as the protocol permits."""
+class OptionDescription(Record):
+    """An option: its kind is that of its canonical value, in which its default is; an empty default is the server's setting."""
 
-    count: U32 = 0
+    key: Text8
+    kind: Annotated[HeaderKind, TextCode(HeaderKind)]
+    default_value: Annotated[bytes, DefaultShape()]
+    description: Text32
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeOptions(Command[OptionList]):
-    """Return the options of topics (scope 1), streams (2) or users (3)."""
+class DescribeOptions(Command[tuple[OptionDescription, ...]]):
+    """Return the options that topics, streams or users can be created with."""
 
     code = Code.DESCRIBE_OPTIONS
-    reply = one(OptionList)
-    scope: U8
+    reply = Records(OptionDescription, is_counted=True)
+    scope: Annotated[OptionScope, TextCode(OptionScope)]
 
 
 @dataclass(frozen=True, slots=True)

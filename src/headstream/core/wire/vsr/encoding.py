@@ -96,4 +96,4 @@ def _decode_send(reader: Reader) -> SendMessages:
         error = DecodeError(what, HEADER_BYTES)
         error.status = status
         raise error
-    return SendMessages(stream, topic, partitioning, found.messages)
+    return SendMessages(stream, topic, partitioning, found.messages, is_from_zero=True)

@@ -1,4 +1,4 @@
-"""The layouts of protocol 0.11 that differ from those of commands/: requests first, then replies.
+"""The layouts of protocol 0.11 that differ from commands/: requests first, then replies.
 
 partition            u32 from 0; where it can be missing: flag u8 | u32
 create stream        name | options                     update stream   stream | name | options
@@ -16,7 +16,7 @@ sent messages        count u32 | (stream u32 | topic u32 | partition u32 | base 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import Reader, Writer
@@ -40,7 +40,7 @@ from headstream.core.wire.commands.users import CreateUser, UpdateUser, User, Us
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.records import Command, Record, Records, RecordShape, one
 from headstream.core.wire.shapes import Shape, Unsigned
-from headstream.core.wire.vsr.options import NO_OPTIONS, TOPIC_OPTIONS, UPDATABLE_OPTIONS, pull_options
+from headstream.core.wire.vsr.options import NO_OPTIONS, TOPIC_OPTIONS, UPDATABLE_OPTIONS, Option, pull_options
 from headstream.errors import DecodeError
 
 __all__ = ["REPLIES", "REQUESTS", "Request", "pull_request", "push_reply"]
@@ -115,7 +115,7 @@ class Request(NamedTuple):
     changed: Mapping[str, Shape] = {}
     fixed: Mapping[str, Any] = {}
     last: Shape | None = None
-    options: Mapping[str, Callable[[int, bytes], dict[str, Any]]] | None = None
+    options: Mapping[str, Option] | None = None
 
 
 _UNCHANGED: Final = Request()

@@ -49,7 +49,7 @@ _READS: Final = frozenset(
     }
 )
 
-RESULT_CODES: Final = frozenset(_WRITES.values()) - {Code.LOGOUT, Code.SEND_MESSAGES, Code.DELETE_SEGMENTS}
+RESULT_CODES: Final = {*_WRITES.values(), Code.LOGIN_WITH_TOKEN} - {Code.LOGOUT, Code.SEND_MESSAGES, Code.DELETE_SEGMENTS}
 """The commands whose reply begins with the count of their errors, which is 0."""
 
 

@@ -2,20 +2,13 @@
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Keys of topics:
-
-    message_expiry                      uint64 microseconds or a text such as `7 days`, `unlimited` or `server_default`
-    max_topic_size                      uint64 bytes or a text such as `10 GB`, `unlimited` or `server_default`
-    compression_algorithm               `none` or `gzip`; stored without effect
-    durability                          `replicated` or `persisted`, which syncs each send to disk
-    consumer_offset_durability          `replicated`; `persisted` is refused
-    segment_size, messages_required_to_save, size_of_messages_required_to_save, preallocate_segments     without effect
+Sizes and times can be texts, as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import Reader
 from headstream.core.model.header_values import HeaderKind
@@ -93,28 +86,37 @@ def _flag(kind: int, value: bytes) -> dict[str, Any]:
     return {}
 
 
-_Read = Callable[[int, bytes], dict[str, Any]]
-NO_OPTIONS: Final[dict[str, _Read]] = {}
+class Option(NamedTuple):
+    """A key of options: the function that reads its value as fields of a command, and its description for clients."""
+
+    read: Callable[[int, bytes], dict[str, Any]]
+    kind: HeaderKind
+    about: str
+    default: bytes = b""
+
+
+_UNUSED: Final = "Accepted without effect"
+NO_OPTIONS: Final[dict[str, Option]] = {}
 """Streams and users have none."""
-UPDATABLE_OPTIONS: Final[dict[str, _Read]] = {
-    "message_expiry": _expiry,
-    "max_topic_size": _size,
-    "compression_algorithm": _compression,
+UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
+    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a text such as `7 days`"),
+    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or a text as `10 GB`"),
+    "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored without effect", b"none"),
 }
 """Options accepted for an existing topic."""
-TOPIC_OPTIONS: Final[dict[str, _Read]] = {
+TOPIC_OPTIONS: Final[dict[str, Option]] = {
     **UPDATABLE_OPTIONS,
-    "durability": _durability,
-    "consumer_offset_durability": _offset_durability,
-    "segment_size": _count,
-    "messages_required_to_save": _count,
-    "size_of_messages_required_to_save": _count,
-    "preallocate_segments": _flag,
+    "durability": Option(_durability, HeaderKind.STRING, "persisted syncs each send, replicated as configured", b"replicated"),
+    "consumer_offset_durability": Option(_offset_durability, HeaderKind.STRING, "persisted is refused", b"replicated"),
+    "segment_size": Option(_count, HeaderKind.UINT64, _UNUSED),
+    "messages_required_to_save": Option(_count, HeaderKind.UINT32, _UNUSED),
+    "size_of_messages_required_to_save": Option(_count, HeaderKind.UINT64, _UNUSED),
+    "preallocate_segments": Option(_flag, HeaderKind.BOOL, _UNUSED),
 }
-"""Key -> what reads its value as fields of a command."""
+"""Key -> option."""
 
 
-def pull_options(reader: Reader, known: Mapping[str, _Read]) -> dict[str, Any]:
+def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
     """Return the fields that the options of a request set.
 
     Raises:
@@ -133,13 +135,27 @@ def pull_options(reader: Reader, known: Mapping[str, _Read]) -> dict[str, Any]:
         seen.add(key)
         if len(seen) > _MAX_OPTIONS:
             raise refusal(Status.OPTIONS_TOO_LARGE, f"there are at most {_MAX_OPTIONS} options")
-        read = known.get(key)
-        if read is None:
-            raise refusal(
-                Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"There are: {', '.join(known)}"
-            )
-        try:
-            fields |= read(value_kind, value)
-        except InvalidInputError as error:
-            raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None
+        fields |= _read_option(key, value_kind, value, known)
     return fields
+
+
+def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the fields that options in JSON set, an object of texts or None; errors as for pull_options()."""
+    fields = dict[str, Any]()
+    if texts is not None and not isinstance(texts, dict):
+        raise DecodeError("options are an object of texts", 0, where="body.options")
+    for key, text in (texts or {}).items():
+        if not isinstance(text, str):
+            raise DecodeError("the value of an option is a text", 0, where=f"body.options.{key}")
+        fields |= _read_option(key, _KEY_KIND, text.encode(), known)
+    return fields
+
+
+def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option]) -> dict[str, Any]:
+    option = known.get(key)
+    if option is None:
+        raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"There are: {', '.join(known)}")
+    try:
+        return option.read(kind, value)
+    except InvalidInputError as error:
+        raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None

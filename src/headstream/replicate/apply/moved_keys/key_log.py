@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.replicate.apply.moved_keys.logged_rows import LOGGED, stacked
+from headstream.replicate.apply.unit_memory import Unit, UnitMemory, take_back
 from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
 from headstream.replicate.storage.delta_places import Translated
@@ -41,23 +43,22 @@ _MAX_FILES: Final = 32
 """Number of small files that triggers a merge: each is opened with the table."""
 
 
-class KeyLog:
+class KeyLog(UnitMemory):
     """The logged changes of one table, next to its tombstones."""
 
     def __init__(self, directory: Path, keys: list[str]) -> None:
+        super().__init__()
         self._path = directory / "_keys"
         self._old = directory / "_moves"
         self._keys = keys
-        self._rows: pa.Table | None = None
-        self._events: list[KeyEvent] = []
-        self._by_key: dict[Key, list[int]] = {}
         self._most = MAX_KEPT
+        self._forget_all()
         with self._translated():
             self._begun = DeltaTable.is_deltatable(str(self._path))
             if self._begun:
-                stored = DeltaTable(str(self._path)).to_pyarrow_table()["changes"].to_pylist()
-                if stored:
-                    self._hold([pa.ipc.open_stream(data).read_all() for data in stored])
+                table = DeltaTable(str(self._path))
+                self._note_stored(table)
+                self._read(table)
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -96,7 +97,7 @@ class KeyLog:
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows and the numbers of those of some keys."""
+        """Return the logged rows, and the numbers of the rows of some keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
@@ -114,21 +115,22 @@ class KeyLog:
             rows = rows.take(pa.array(fresh, pa.int64()))
         with self._translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_deltalake(str(self._path), _packed(rows), mode="append")
+            if self._begun and self._undecided is None and len(DeltaTable(str(self._path)).file_uris()) > _MAX_FILES:
+                self._write_all()
+            write_deltalake(str(self._path), _packed(rows), mode="append", commit_properties=self._commit_properties())
             self._begun = True
             self._hold([rows])
-            if len(DeltaTable(str(self._path)).file_uris()) > _MAX_FILES:
-                self._write_all()
 
     def replace(self, rows: pa.Table | None) -> None:
         """Replace the logged changes by rows in the layout above, or remove them."""
-        self._rows, self._events, self._by_key = None, [], {}
+        self._forget_all()
         if rows is not None and rows.num_rows:
             self._hold([rows])
         # At least two rows per connected key and the unfinished transactions remain.
         self._most = max(MAX_KEPT, len(self._events) + MAX_KEPT // 4)
         with self._translated():
             self._write_all()
+        self._undecided = None
 
     def excess(self) -> str | None:
         """Return the sequence up to which logged changes should be folded, or None if there are few."""
@@ -169,6 +171,20 @@ class KeyLog:
         """Remove the table of old_moves() after its migration."""
         shutil.rmtree(self._old, ignore_errors=True)
 
+    def fit(self, columns: Mapping[str, str]) -> None:
+        """Give dates in keys the type of the table's columns, to which they have grown: a date is equal to no timestamp."""
+        if self._rows is None:
+            return
+        fields = {field.name: field for field in self._rows.schema}
+        for key in self._keys:
+            kind = arrow_type(columns[key]) if key in columns else fields[key].type
+            for name in (key, OLD_PREFIX + key):
+                if pa.types.is_date(fields[name].type):
+                    fields[name] = fields[name].with_type(kind)
+        schema = pa.schema(list(fields.values()))
+        if schema != self._rows.schema:
+            self.replace(self._rows.cast(schema))
+
     def leave_out(self, names: Sequence[str]) -> None:
         """Record that no logged change carries some columns: a schema that is older than the changes adds them."""
         rows = self._rows
@@ -199,6 +215,28 @@ class KeyLog:
         packed = _SCHEMA.empty_table() if self._rows is None else _packed(self._rows)
         write_deltalake(str(self._path), packed, mode="overwrite")
         DeltaTable(str(self._path)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def _take_back(self, unit: Unit) -> None:
+        self._forget_all()
+        with self._translated():
+            if DeltaTable.is_deltatable(str(self._path)):  # the append can have failed too
+                table = DeltaTable(str(self._path))
+                take_back(table, unit)
+                self._read(table)
+
+    def _retain(self) -> None:
+        with self._translated():
+            write_deltalake(str(self._path), _SCHEMA.empty_table(), mode="append")
+
+    def _forget_all(self) -> None:
+        self._rows: pa.Table | None = None
+        self._events: list[KeyEvent] = []
+        self._by_key: dict[Key, list[int]] = {}
+
+    def _read(self, table: DeltaTable) -> None:
+        stored = table.to_pyarrow_table()["changes"].to_pylist()
+        if stored:
+            self._hold([pa.ipc.open_stream(data).read_all() for data in stored])
 
     def _hold(self, parts: list[pa.Table]) -> None:
         start = len(self._events)

@@ -1,6 +1,6 @@
 """Merges the changes of a bucket of keys with the stored rows of these keys (SCD type 1); pure, runs on executors.
 
-    changes -> survey: partial images, changes of key, ranges of keys -> driver
+    changes -> statistics: partial images, changes of key, ranges of keys -> driver
     changes, stored rows -> split: by hash of the key -> changes and stored rows of one bucket
     -> join: placed, one change per key, or joined to the stored row (resolve.py) -> rows of the merge's source
 
@@ -62,7 +62,7 @@ class JoinTask(KeyedTask):
             return Joined(report, left=changes.filter(pa.array(is_left)) if is_left.any() else None)
         collapsed = collapse(placed, self.fold.metadata, self.fold.columns, soft=self.soft, tracks=self.tracks)
         if collapsed.events is not None and pc.any(collapsed.events["_hs_moved"]).as_py():
-            return Joined(replace(report, needs_driver=True))  # a survey names the keys of all of them
+            return Joined(replace(report, needs_driver=True))  # key statistics name the keys of all of them
         types = self.fold.types
         events = None if collapsed.events is None else in_table_types(collapsed.events, types)
         plain = in_table_types(collapsed.changes, types)
@@ -99,7 +99,7 @@ class JoinTask(KeyedTask):
         return plain, resolver.resolve(events, late, collapsed, self.ended, tracks=self.tracks)
 
     def _deletions(self, found: pa.Table | None, resolved: Resolved | None, deferred: pa.Table | None) -> pa.Table | None:
-        """Return the tombstones of a bucket, without those of keys that the driver merges; softly deleted rows need none."""
+        """Return the tombstones of a bucket, except for keys that the driver merges; softly deleted rows need none."""
         if self.soft:
             return None
         parts = [] if found is None else [in_table_types(found, self.fold.types)]
@@ -145,7 +145,7 @@ class _KnownTombstones:
         return schema.empty_table() if self._rows is None else self._rows.select(schema.names).cast(schema)
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return those of the rows' keys that are above the lowest of the rows."""
+        """Return the keys of the rows, except the lowest."""
         found = self.rows(rows.schema)
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if lowest is None:

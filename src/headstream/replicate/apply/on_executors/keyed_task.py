@@ -30,8 +30,8 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What the driver needs to know of changes before they are joined.
+class KeyStatistics:
+    """Statistics of changes that the driver needs before they are joined.
 
     Args:
         moved: The keys before and after changes of key; None if there are too many.
@@ -103,18 +103,18 @@ class KeyedTask(ABC):
         """Return the keys of decoded changes, in the table's types."""
         return self._own_keys(changes.rename_columns(list(self.fold.names)))
 
-    def survey(self, changes: pa.Table) -> Survey:
+    def key_statistics(self, changes: pa.Table) -> KeyStatistics:
         """Return what the driver needs to know of decoded changes first."""
         named = changes.rename_columns(list(self.fold.names))
         if self.fold.left_out is not None:
             named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
-        return replace(self._survey(named), left_out=changes.num_rows - named.num_rows)
+        return replace(self._key_statistics(named), left_out=changes.num_rows - named.num_rows)
 
-    def _survey(self, named: pa.Table) -> Survey:
+    def _key_statistics(self, named: pa.Table) -> KeyStatistics:
         moved = in_table_types(moved_keys(named, self.keys), self.fold.types)
         ranges = value_ranges(self._own_keys(named), self.keys)
         is_few = moved.num_rows <= MAX_DRIVER_KEYS
-        return Survey(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
+        return KeyStatistics(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
         """Divide decoded changes into buckets: all changes of a key are in one, and its stored row."""
@@ -146,12 +146,12 @@ class KeyedTask(ABC):
         return found
 
 
-def join_surveys(parts: Iterable[Survey]) -> Survey:
-    """Return the survey of all changes of which some parts have given ones, one or more."""
+def join_key_statistics(parts: Iterable[KeyStatistics]) -> KeyStatistics:
+    """Return the key statistics of all changes of which some parts have given ones, one or more."""
     found = list(parts)
     moved = [part.moved for part in found if part.moved is not None]
     is_few = len(moved) == len(found) and sum(part.num_rows for part in moved) <= MAX_DRIVER_KEYS
-    return Survey(
+    return KeyStatistics(
         join_ranges(part.ranges for part in found),
         pa.concat_tables(moved) if is_few else None,
         any(part.has_partial for part in found),

@@ -3,7 +3,7 @@
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
     where whole images are not enough:
-    changes of a table -> surveyed (keyed_task.py)                                     -> driver: ranges of keys, changes of key
+    changes of a table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
 
 A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
@@ -25,7 +25,7 @@ from headstream.errors import StorageError
 from headstream.replicate.apply.on_executors.change_rows import ChangeRows
 from headstream.replicate.apply.on_executors.executor_rows import ROWS_AT_ONCE, FoldedChanges, JoinedChanges, types_sql
 from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
-from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, KeyStatistics, join_key_statistics
 from headstream.replicate.apply.on_executors.stored_batch import PLACE, StoredBatch, check_count
 from headstream.replicate.apply.on_executors.waiting_changes import (
     LoadsFrom,
@@ -34,6 +34,7 @@ from headstream.replicate.apply.on_executors.waiting_changes import (
     find_stored_changes,
 )
 from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.change_statistics import ChangeStatistics, join_statistics
 from headstream.replicate.columns.raw import (
     CHANGE_COORDINATES,
     COORDINATE_COLUMNS,
@@ -44,7 +45,6 @@ from headstream.replicate.columns.raw import (
     write_ipc,
 )
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.columns.traits import ChangeTraits, join_traits
 from headstream.replicate.decoding.transaction_events import SeenEvents
 from headstream.replicate.engines.plan import quote_name
 
@@ -65,12 +65,12 @@ class SparkChanges:
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]
-    traits: ChangeTraits
+    statistics: ChangeStatistics
 
     @property
     def num_rows(self) -> int:
         """Number of changes."""
-        return self.traits.count
+        return self.statistics.count
 
     @property
     def is_at_hand(self) -> bool:
@@ -84,7 +84,7 @@ class SparkChanges:
             self.batch.note_fetched(found.num_rows)
             return found
         rows = pa.concat_tables(self.batch.fetch(self.batch.contents(self.schema_ids)))
-        check_count(self.schema_ids, self.traits.count, rows.num_rows)
+        check_count(self.schema_ids, self.statistics.count, rows.num_rows)
         self.batch.note_fetched(rows.num_rows)
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
@@ -157,7 +157,7 @@ class SparkChanges:
 
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors; raise StorageError if the stored changes are not those that were decoded first."""
-        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def fold(own: FoldTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
@@ -168,29 +168,32 @@ class SparkChanges:
         pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
         return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
-    def survey(self, task: KeyedTask) -> Survey:
+    def key_statistics(self, task: KeyedTask) -> KeyStatistics:
         """Return what the driver must know of the changes before they are joined."""
         packed = pickle.dumps(task)
 
-        def survey(batches: _Batches) -> _Batches:
+        def key_statistics(batches: _Batches) -> _Batches:
             own: KeyedTask = pickle.loads(packed)
-            found: list[Survey] = []
+            found: list[KeyStatistics] = []
             for batch in batches:
                 for content in batch.column(0):
                     changes = read_ipc(content.as_buffer())
-                    with naming_messages(f"surveying {own.table}", changes):
-                        found.append(own.survey(changes))
+                    with naming_messages(f"reading the keys of {own.table}", changes):
+                        found.append(own.key_statistics(changes))
             if found:
-                arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
+                arrays = [
+                    pa.array(["key_statistics"], pa.string()),
+                    pa.array([pickle.dumps(join_key_statistics(found))], pa.binary()),
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
 
         contents = self.batch.contents(self.schema_ids).select("content")
-        found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
-        return join_surveys(pickle.loads(content.as_buffer()) for content in found)
+        found = contents.mapInArrow(key_statistics, _PART).select("content").toArrow()["content"]
+        return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
         """Join changes to the stored rows (KeyedTask.stored_types) in the range of their keys, on executors; None: no rows."""
-        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
@@ -232,7 +235,7 @@ class SparkChanges:
 
     def _checked(self, found: _Result) -> _Result:
         try:
-            check_count(self.schema_ids, self.traits.count, found.report.changes)
+            check_count(self.schema_ids, self.statistics.count, found.report.changes)
         except StorageError:
             found.close()
             raise
@@ -245,7 +248,7 @@ _Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
 def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
     """Return the changes of several schemas of one structure and one micro-batch."""
     schema_ids = tuple(schema_id for part in parts for schema_id in part.schema_ids)
-    return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
+    return replace(parts[0], schema_ids=schema_ids, statistics=join_statistics([part.statistics for part in parts]))
 
 
 def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:

@@ -1,6 +1,6 @@
 """The decoded form of a micro-batch, stored on Spark's executors.
 
-decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' traits
+decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' statistics
                                                                  -> driver: the changes of tables with few of them
                                                                  -> executors: the others (spark_changes.py)
 """
@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
+from headstream.replicate.columns.change_statistics import ChangeStatistics
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc
-from headstream.replicate.columns.traits import ChangeTraits
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Returns the rows of a frame."""
@@ -55,7 +55,7 @@ class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
-        frame: Its columns are those of decoded.DECODED_SCHEMA; the changes have traits.
+        frame: Its columns are as in decoded.DECODED_SCHEMA; the changes have statistics.
 
     Attributes:
         left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.
@@ -90,11 +90,11 @@ class StoredBatch:
         self._waiting = pc.sum(rows["count"].filter(is_waiting)).as_py() or 0
         return rows.filter(pc.invert(is_waiting))
 
-    def fetch_small(self, traits: Mapping[str, ChangeTraits]) -> None:
+    def fetch_small(self, statistics: Mapping[str, ChangeStatistics]) -> None:
         """Get the changes of schemas with few of them, in one job: the driver merges them, see SparkChanges.is_at_hand."""
         left = _MAX_FETCHED_BYTES
         chosen = []
-        for schema_id, found in sorted(traits.items(), key=lambda item: item[1].size_bytes):
+        for schema_id, found in sorted(statistics.items(), key=lambda item: item[1].size_bytes):
             if found.count <= MAX_SMALL_ROWS and found.size_bytes <= min(left, _MAX_SMALL_BYTES):
                 chosen.append(schema_id)
                 left -= found.size_bytes
@@ -106,7 +106,7 @@ class StoredBatch:
             parts.setdefault(schema_id.as_py(), []).append(read_ipc(content.as_buffer()))
         for schema_id in chosen:
             self._at_hand[schema_id] = found = pa.concat_tables(parts.get(schema_id, ()))
-            check_count((schema_id,), traits[schema_id].count, found.num_rows)
+            check_count((schema_id,), statistics[schema_id].count, found.num_rows)
 
     def has_at_hand(self, schema_ids: Sequence[str]) -> bool:
         """Return whether fetch_small() has fetched the changes of some schemas."""

@@ -1,7 +1,7 @@
 """Merges the changes of a bucket of keys with the stored versions of these keys (SCD type 2); pure, runs on executors.
 
-    changes -> survey: changes of key, ranges of keys, lowest place -> driver
-    changes, stored versions -> split: by hash of the key -> those of one bucket -> join: rows of the merge's source
+    changes -> statistics: changes of key, ranges of keys, lowest place -> driver
+    changes, stored versions -> split: by hash of the key -> one bucket -> join: rows of the merge's source
 
 These are the functions that the driver uses (type2/events.py, type2/merge_source.py).
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.apply.on_executors.fold import FoldReport
-from headstream.replicate.apply.on_executors.keyed_task import Joined, KeyedTask, Survey
+from headstream.replicate.apply.on_executors.keyed_task import Joined, KeyedTask, KeyStatistics
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge_source import ACTION, REMOVE, STORED, Histories
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
@@ -44,9 +44,9 @@ class HistoryTask(KeyedTask):
     def _histories(self) -> Histories:
         return Histories(self.columns, self.keys, self.soft, self.ended)
 
-    def _survey(self, named: pa.Table) -> Survey:
+    def _key_statistics(self, named: pa.Table) -> KeyStatistics:
         placed, _ = self._place(named, keeps_all=True)
-        return replace(KeyedTask._survey(self, named), lowest=pc.min(placed["_hs_sequence"]).as_py())
+        return replace(KeyedTask._key_statistics(self, named), lowest=pc.min(placed["_hs_sequence"]).as_py())
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
         """Return the join of one bucket: its changes in the order of the log, and the stored versions they can affect, if any."""
@@ -61,7 +61,7 @@ class HistoryTask(KeyedTask):
         report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         events = read_events(placed, self.fold.metadata, self.fold.columns)
         if events.rejected or (events.moves is not None and events.moves.num_rows):
-            return Joined(replace(report, needs_driver=True))  # a survey names the keys of all of them
+            return Joined(replace(report, needs_driver=True))  # key statistics name the keys of all of them
         if not events.rows.num_rows:
             return Joined(report, left=left)
         rows = in_table_types(events.rows, self._histories.columns)

@@ -17,9 +17,9 @@ from pyspark.sql import functions as sf
 
 from headstream.replicate.apply.on_executors.stored_batch import StoredBatch
 from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.change_statistics import loads_from
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc, write_ipc
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     SeenEvents,

@@ -20,20 +20,21 @@ from headstream.replicate.apply.type1.merge_source import merge_source, mixed_so
 from headstream.replicate.apply.type1.resolve import Resolved, Resolver
 from headstream.replicate.apply.type1.soft import KEPT_VERSIONS, soften
 from headstream.replicate.apply.type1.state_rows import key_table
+from headstream.replicate.apply.unit_memory import RememberedTable
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.row_versions import not_carried_sql
-from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.key_ranges import key_ranges, literal_ranges, ranges_sql
 from headstream.replicate.engines.plan import DELETED, plan_merge, quote_text
 
 _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
 
-class Scd1Table(MergedTable):
+class Scd1Table(RememberedTable):
     """One target table of SCD type 1; with `soft`, deleted rows are marked and stay."""
 
     def __init__(
@@ -46,11 +47,11 @@ class Scd1Table(MergedTable):
         partition_by: Sequence[str] = (),
         mapped: bool = False,
     ) -> None:
-        super().__init__(engine, keys)
-        self._partition_by = partition_by
-        self._mapped = mapped
         self._tombstones = tombstones
         self._log = KeyLog(tombstones.path, keys)
+        super().__init__(engine, keys, tombstones, self._log)
+        self._partition_by = partition_by
+        self._mapped = mapped
         self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
         self._soft = soft
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
@@ -78,7 +79,8 @@ class Scd1Table(MergedTable):
             self.engine.add_columns({DELETED: "BOOLEAN"})
         if older and self._log:
             self._log.leave_out([name for name in schema if name not in self.columns])
-        added = fit_columns(self.engine, self.columns, schema, self.keys)
+        added = fit_columns(self.engine, self.columns, schema)
+        self._log.fit(self.columns)
         if older and added:
             self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
             self._versioned = True
@@ -109,9 +111,13 @@ class Scd1Table(MergedTable):
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
             return RowCounts()
-        changes, resolved = self._resolve(collapsed, ended)
-        self._remember(collapsed.deletions, resolved)
-        counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+
+        def merge() -> RowCounts:
+            changes, resolved = self._resolve(collapsed, ended)
+            self._remember(collapsed.deletions, resolved)
+            return self._write(changes, resolved, collapsed.columns, app_id, version)
+
+        counts = self._merge_unit(app_id, version, merge)
         self._fold_excess()
         return counts
 
@@ -145,8 +151,6 @@ class Scd1Table(MergedTable):
 
     def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
         """Merge changes that executors have folded, in one commit that records (app_id, version), which is not applied yet."""
-        for deletions in folded.deletions():
-            self._tombstones.record(deletions)
         report = folded.report
         plan = plan_merge(
             [name for name in folded.task.row_types if not name.startswith(RESERVED_PREFIX)],
@@ -155,7 +159,13 @@ class Scd1Table(MergedTable):
             where=ranges_sql(literal_ranges(report.ranges), "t."),
         )
         plan = plan if report.deletes else replace(plan, delete_when=None)
-        return self.engine.merge(plan, folded.rows(), app_id, version)
+
+        def merge() -> RowCounts:
+            for deletions in folded.deletions():
+                self._tombstones.record(deletions)
+            return self.engine.merge(plan, folded.rows(), app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def logged_keys(self, most: int) -> pa.Table | None:
         """Return the keys whose changes are logged, since changes of key connect them; None if there are more than a number."""
@@ -172,27 +182,31 @@ class Scd1Table(MergedTable):
         Args:
             own: The result of collapse() for the changes that are left; None if there are none.
         """
-        rows, reports = None, [joined.report]
-        if own is not None:
-            changes, resolved = self._resolve(own, ended)
-            self._remember(own.deletions, resolved)
-            changes, names = changes.drop_columns(["_hs_operation"]), list(joined.task.row_types)
-            rows = mixed_source(changes, resolved, own.columns, self.columns, names, soft=self._soft)
-            reports.append(report_source(0, rows, self.keys))
-        for deletions in joined.deletions():
-            self._tombstones.record(deletions)
-        report = join_reports(reports)
-        self._versioned = self._versioned or report.has_versions
-        plan = plan_merge(
-            [name for name in joined.task.row_types if not name.startswith(RESERVED_PREFIX)],
-            self.keys,
-            resolved=True,
-            versioned=True,
-            loads=report.has_loads,
-            where=ranges_sql(literal_ranges(report.ranges), "t."),
-        )
-        plan = soften(plan, resolved=True) if self._soft else plan if report.deletes else replace(plan, delete_when=None)
-        counts = self.engine.merge(plan, joined.rows(rows), app_id, version)
+
+        def merge() -> RowCounts:
+            rows, reports = None, [joined.report]
+            if own is not None:
+                changes, resolved = self._resolve(own, ended)
+                self._remember(own.deletions, resolved)
+                changes, names = changes.drop_columns(["_hs_operation"]), list(joined.task.row_types)
+                rows = mixed_source(changes, resolved, own.columns, self.columns, names, soft=self._soft)
+                reports.append(report_source(0, rows, self.keys))
+            for deletions in joined.deletions():
+                self._tombstones.record(deletions)
+            report = join_reports(reports)
+            self._versioned = self._versioned or report.has_versions
+            plan = plan_merge(
+                [name for name in joined.task.row_types if not name.startswith(RESERVED_PREFIX)],
+                self.keys,
+                resolved=True,
+                versioned=True,
+                loads=report.has_loads,
+                where=ranges_sql(literal_ranges(report.ranges), "t."),
+            )
+            plan = soften(plan, resolved=True) if self._soft else plan if report.deletes else replace(plan, delete_when=None)
+            return self.engine.merge(plan, joined.rows(rows), app_id, version)
+
+        counts = self._merge_unit(app_id, version, merge)
         self._fold_excess()
         return counts
 
@@ -289,12 +303,10 @@ class Scd1Table(MergedTable):
         return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
 
 
-def fit_columns(
-    engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
-) -> list[str]:
+def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
     """Extend a table's columns to fit a schema; return the new ones. SchemaError if a column's types cannot be reconciled."""
     try:
-        evolution = plan_evolution(columns, schema, keys)
+        evolution = plan_evolution(columns, schema)
     except SchemaError as error:
         raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
     if evolution.widened:

@@ -26,11 +26,12 @@ from headstream.replicate.apply.type2.merge_source import ACTION, CLOSE, REMOVE,
 from headstream.replicate.apply.type2.moves import crossed_keys, crossings, keep_moves, place_departures
 from headstream.replicate.apply.type2.replay import SequenceEvent
 from headstream.replicate.apply.type2.rows import HISTORY_COLUMNS, commit_times
+from headstream.replicate.apply.unit_memory import RememberedTable
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, AGAIN_MARK, LOAD_MARK, VERSION_CHARACTERS
-from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
 
@@ -67,7 +68,7 @@ def carries_over(ends: Sequence[tuple[str, str]]) -> str:
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions since loads with values from before them; `rows` are those of carries_over()."""
+    """Return the keys of versions since loads with values from before them; `rows` is the result of carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -80,10 +81,10 @@ def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[
 
 
 _CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
-"""What closing a version changes."""
+"""The columns that closing a version changes."""
 
 
-class Scd2Table(MergedTable):
+class Scd2Table(RememberedTable):
     """One target table.
 
     Args:
@@ -101,11 +102,11 @@ class Scd2Table(MergedTable):
         mapped: bool = False,
         memory: Path | None = None,
     ) -> None:
-        super().__init__(engine, keys)
         if memory is None:
             assert isinstance(engine.path, Path), "what is remembered of a table in a store is in the checkpoint"
             memory = engine.path.parent / f"{engine.path.name}.keys"
         self._log = KeyLog(memory, keys)
+        super().__init__(engine, keys, self._log)
         self._partition_by = partition_by
         self._soft = soft
         self._mapped = mapped
@@ -123,7 +124,9 @@ class Scd2Table(MergedTable):
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
-        if fit_columns(self.engine, self.columns, schema, self.keys) and older:
+        added = fit_columns(self.engine, self.columns, schema)
+        self._log.fit(self.columns)
+        if added and older:
             own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
@@ -133,10 +136,14 @@ class Scd2Table(MergedTable):
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
         self._ends = ends
-        source, lowest = self._source(events)
-        if not source.num_rows:
-            return RowCounts()
-        return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+        def merge() -> RowCounts:
+            source, lowest = self._source(events)
+            if not source.num_rows:
+                return RowCounts()
+            return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def merge_joined(
         self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
@@ -147,16 +154,20 @@ class Scd2Table(MergedTable):
             own: The events of the changes that are left; None if there are none.
         """
         self._ends = ends
-        rows, reports = None, [joined.report]
-        if own is not None and own.rows.num_rows:
-            rows, own_lowest = self._source(own)
-            lowest = min(lowest, own_lowest)
-            reports.append(report_versions(0, rows, self.keys))
-        report = join_reports(reports)
-        if not report.rows:
-            return RowCounts()
-        plan = self._plan(report.ranges, lowest, removes=report.deletes > 0)
-        return self._write(joined.rows(rows), plan, app_id, version)
+
+        def merge() -> RowCounts:
+            rows, reports, affected = None, [joined.report], lowest
+            if own is not None and own.rows.num_rows:
+                rows, own_lowest = self._source(own)
+                affected = min(lowest, own_lowest)
+                reports.append(report_versions(0, rows, self.keys))
+            report = join_reports(reports)
+            if not report.rows:
+                return RowCounts()
+            plan = self._plan(report.ranges, affected, removes=report.deletes > 0)
+            return self._write(joined.rows(rows), plan, app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def crossed_keys(self, most: int) -> pa.Table | None:
         """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""
@@ -213,7 +224,7 @@ class Scd2Table(MergedTable):
             self._log.replace(rows.filter(pc.greater_equal(rows["_hs_sequence"], border)) if border else None)
 
     def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Divide changes into those of most keys, and those of keys at which rows departed after others had arrived."""
+        """Divide changes by key: keys from which a row departed after another row had arrived, and all other keys."""
         if not self._log:
             return rows, rows.slice(0, 0)
         candidates = np.flatnonzero(self._log.mask(rows).to_numpy())

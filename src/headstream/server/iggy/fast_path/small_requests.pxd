@@ -10,7 +10,7 @@ cdef class SmallRequests:
     cdef Traffic _traffic
     cdef object _log
     cdef object _clock_us
-    cdef dict _bells
+    cdef dict _registered
     cdef bint _is_traced
     cdef long long _user_id
     cdef long long _generation

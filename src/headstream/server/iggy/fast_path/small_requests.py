@@ -73,7 +73,7 @@ _DONE: Final = response_head(0, 0)
 _MAX_RESPONSE_BYTES: Final = 64 << 10
 """Limit of the responses of one call."""
 _MAX_READ_MESSAGES: Final = 100
-"""Polls of more messages take the general path, as do those of more than"""
+"""Polls of more messages take the general path, as do polls of more than"""
 _MAX_READ_BYTES: Final = 16 << 10
 """bytes: longer reads can need another thread."""
 
@@ -88,7 +88,7 @@ class SmallRequests:
         self._traffic = traffic
         self._log = backing.log
         self._clock_us = backing.clock_us
-        self._bells = backing.log.waiting.bells
+        self._registered = backing.log.waiting.registered
         self._is_traced = server.broker.messages.tracing is not None
         self._user_id = 0
         self._generation = 0
@@ -206,8 +206,8 @@ class SmallRequests:
         done = place.append_numbered(view, messages, end, time_us, producer_id, c.load32(p, named + 12), c.load32(p, named + 16))
         if done is None:
             return None
-        if place.directory in self._bells:
-            self._log.waiting.ring(place.directory)
+        if place.directory in self._registered:
+            self._log.waiting.notify(place.directory)
         response = bytearray(APPENDED_BYTES)
         q: cython.p_uchar = c.writable(response)
         c.store32(q, 4, APPENDED_BYTES - 8)
@@ -274,8 +274,8 @@ class SmallRequests:
             return None
         if kind == BALANCED:
             self._server.balance.next(topic)
-        if place.directory in self._bells:
-            self._log.waiting.ring(place.directory)
+        if place.directory in self._registered:
+            self._log.waiting.notify(place.directory)
         return _DONE
 
     def _find_sent(self, kind: type[SendMessages | AppendNumbered], payload: bytes) -> FoundTopic | None:

@@ -47,7 +47,7 @@ _MOST_WAITS: Final = 64
 
 
 class SharedQuic(Protocol):
-    """What all QUIC clients of a server share."""
+    """Objects that all QUIC clients of a server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
@@ -198,10 +198,10 @@ class QuicClient:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and at_s is not None:
-            self._timer = self._loop.call_at(at_s, self._ring)
+            self._timer = self._loop.call_at(at_s, self._on_timer)
         self._timer_s = at_s
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._connection.handle_timer(now=max(self._timer_s or 0.0, self._loop.time()))
         self._work()

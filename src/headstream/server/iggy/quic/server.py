@@ -42,7 +42,7 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-_DATAGRAMS_A_TURN: Final = 32
+_DATAGRAMS_PER_TURN: Final = 32
 """Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
 loop's time."""
 
@@ -50,7 +50,7 @@ _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 """Receive window before the login; a datagram or two more than a login."""
 
 _TRUSTED_HANDSHAKES: Final = 32
-"""With so many pending handshakes, a new client has to validate its address (Retry)."""
+"""Number of pending handshakes from which on a new client has to validate its address (Retry)."""
 _MOST_HANDSHAKES: Final = 256
 """Limit of pending handshakes; further first packets are dropped, and real clients resend them."""
 _HANDSHAKES_A_SECOND: Final = 100
@@ -184,7 +184,7 @@ class QuicServer:
     # -- datagrams ------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        for _ in range(_DATAGRAMS_A_TURN):
+        for _ in range(_DATAGRAMS_PER_TURN):
             if self._socket is None:
                 return
             try:

@@ -43,14 +43,14 @@ class PendingWait:
         payload: memoryview,
         encoding: Encoding,
         loop: asyncio.AbstractEventLoop,
-        on_ring: Callable[[], None],
+        on_notify: Callable[[], None],
         on_late: Callable[[], None],
     ) -> PendingWait | None:
         """Start a wait; return None if the request can be answered at once, like any other.
 
         Args:
             payload: The bytes after the code; copied.
-            on_ring: Called on any thread when messages could be available.
+            on_notify: Called on any thread when messages could be available.
             on_late: Called in the loop when the timeout ends.
         """
         copied = memoryview(bytes(payload))
@@ -59,7 +59,7 @@ class PendingWait:
             command.validate()
             if not command.timeout_ms:
                 return None
-            wait = begin_wait(server, session, command, on_ring)
+            wait = begin_wait(server, session, command, on_notify)
         except Exception:
             return None  # answering the request raises the same error
         begun = cls(code, copied, wait, loop.call_later(command.timeout_ms / 1000, on_late))

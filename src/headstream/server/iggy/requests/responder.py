@@ -29,7 +29,7 @@ WOKEN: Final[Response] = 0, [encode_response(0, WaitMessages.encode_reply(WaitRe
 """Response to a finished wait, without a recheck: a new message can wake a thousand waits at once."""
 
 _MAX_LOGGED_FAULTS: Final = 5
-"""Undecodable requests logged per connection: a broken client sends many."""
+"""Refused requests logged per connection: a broken client sends many."""
 
 _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
@@ -80,11 +80,11 @@ class Responder:
         if code in _LOGINS:
             self.note(logging.WARNING, "login refused", status=status, reason=error.what, name=self._username_of(code, payload))
         elif isinstance(error, DecodeError):
-            self._faults += 1
-            if self._faults <= _MAX_LOGGED_FAULTS:
-                self.note(logging.INFO, "invalid request", command=name_of_code(code), reason=error.what)
+            self._note_fault("invalid request", code, error)
         else:
             STORAGE_ERRORS.log_once(error, status)
+            if status == Status.ERROR and not session.is_extended:  # it says nothing to the client
+                self._note_fault("request refused", code, error)
         if status == Status.CLIENT_NOT_FOUND:
             session.is_ended = True
         return status, self.reject(code, error, status, payload)
@@ -97,6 +97,11 @@ class Responder:
     def reject_unread(self, status: int) -> list[BytesLike]:
         """Return the response to a request that is not read to its end, in pieces; the connection closes then."""
         return [response_head(status, 0)]
+
+    def _note_fault(self, event: str, code: int, error: HeadstreamError) -> None:
+        self._faults += 1
+        if self._faults <= _MAX_LOGGED_FAULTS:
+            self.note(logging.INFO, event, command=name_of_code(code), reason=error.what)
 
     def note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
         """Log an event about the session; see logs.note()."""

@@ -50,7 +50,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedTcp(Protocol):
-    """What the connections of one server share."""
+    """Objects that the connections of one server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
@@ -405,9 +405,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        server, on_ring = self._shared.dispatcher, partial(self._shared.wakeups.ring, self._look)
+        server, on_notify = self._shared.dispatcher, partial(self._shared.wakeups.notify, self._look)
         encoding = self._responder.encoding
-        self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_ring, self._end_wait)
+        self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_notify, self._end_wait)
         if self._wait is None:
             return False
         self._switch.go_on_alone()

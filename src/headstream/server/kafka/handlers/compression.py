@@ -62,11 +62,11 @@ def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
     return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
 
 
-def _said_gzip(data: memoryview) -> int | None:
+def _declared_gzip_size(data: memoryview) -> int | None:
     return int.from_bytes(data[-4:], "little") if len(data) >= 18 else None
 
 
-def _said_snappy(data: memoryview) -> int | None:
+def _declared_snappy_size(data: memoryview) -> int | None:
     if bytes(data[:8]) != _XERIAL:
         return _snappy_size(data)
     at, size = _XERIAL_HEAD, 0
@@ -78,12 +78,12 @@ def _said_snappy(data: memoryview) -> int | None:
     return None
 
 
-def _said_lz4(data: memoryview) -> int | None:
+def _declared_lz4_size(data: memoryview) -> int | None:
     size: int = lz4.frame.get_frame_info(bytes(data[:32]))["content_size"]
     return size or None
 
 
-def _said_zstd(data: memoryview) -> int | None:
+def _declared_zstd_size(data: memoryview) -> int | None:
     size = zstandard.frame_content_size(bytes(data[:32]))
     return size if size >= 0 else None
 
@@ -144,7 +144,12 @@ def _unzstd(data: memoryview, most_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-_SIZES: Final[dict[int, Callable[[memoryview], int | None]]] = {1: _said_gzip, 2: _said_snappy, 3: _said_lz4, 4: _said_zstd}
+_SIZES: Final[dict[int, Callable[[memoryview], int | None]]] = {
+    1: _declared_gzip_size,
+    2: _declared_snappy_size,
+    3: _declared_lz4_size,
+    4: _declared_zstd_size,
+}
 _RATIOS: Final = {1: 1032, 2: 22, 3: 255, 4: 1 << 15}
 """Maximum expansion of a codec: deflate: longest match in two bits; snappy: 64 in 3 bytes; lz4: length byte; zstd: one byte."""
 _READERS: Final[dict[int, Callable[[memoryview, int], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

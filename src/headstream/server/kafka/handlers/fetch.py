@@ -61,19 +61,19 @@ class FetchSession:
     """The partitions that a connection fetches, for one fetch or for several; one thread at a time reads.
 
     Args:
-        on_ring: Called on any thread when messages could be available; once until the next read.
+        on_notify: Called on any thread when messages could be available; once until the next read.
     """
 
-    def __init__(self, call: Call, on_ring: Callable[[], None]) -> None:
+    def __init__(self, call: Call, on_notify: Callable[[], None]) -> None:
         self._call = call
-        self._on_ring = on_ring
+        self._on_notify = on_notify
         self._waiting = call.context.dispatcher.broker.backing.log.waiting
         self._known_by: tuple[object, object] = None, None
         self._parts: dict[tuple[str, int], _FetchedPartition] = {}
         self._by_directory: dict[str, tuple[str, int]] = {}
         self._pending: dict[tuple[str, int], None] = {}  # to be read, in turn; any thread adds to it
         self._told: list[tuple[_FetchedPartition, tuple[int, int], bool]] = []
-        self._is_rung = self._is_final = False
+        self._is_notified = self._is_final = False
         self._is_full = True
         self._size = 0
         self.id = 0
@@ -173,20 +173,20 @@ class FetchSession:
         self._waiting.remove(tuple(self._by_directory), self)
         self._by_directory.clear()
 
-    def ring(self, directory: str) -> None:
+    def notify(self, directory: str) -> None:
         """Note that a partition can have messages."""
         key = self._by_directory.get(directory)
         if key is not None:
             self._pending[key] = None
-        if not self._is_rung:
-            self._is_rung = True
-            self._on_ring()
+        if not self._is_notified:
+            self._is_notified = True
+            self._on_notify()
 
     # -- what is in them -------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
         """Return the response as it is now: all partitions of the first fetch, later those with something new."""
-        self._is_rung = False  # before reading: what is appended during it rings again
+        self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
         self._told.clear()
         left, topics = min(self.request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
@@ -278,13 +278,13 @@ class FetchSession:
         return first, max(end, end_now, polled.end_offset)
 
 
-def open_session(call: Call, before: FetchSession | None, on_ring: Callable[[], None]) -> FetchSession:
+def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[], None]) -> FetchSession:
     """Return the session that a fetch continues, else a new one; ProtocolError: it does not exist, or is at another epoch."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:
             before.close()
-        return FetchSession(call, on_ring)
+        return FetchSession(call, on_notify)
     if before is None or before.id != number:
         raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the fetch session is not of this connection")
     if before.epoch != epoch:

@@ -53,7 +53,7 @@ def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None])
     except PermissionDeniedError as error:
         raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error.what) from None
     except HeadstreamError as error:
-        if not call.rights.knows_of():
+        if not call.rights.may_see():
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, call.rights.unknown().what) from None
         raise TopicNotFoundError(f"there is no topic {name!r}") from error
     return place

@@ -31,13 +31,13 @@ def log() -> Iterator[hs.Client]:
 
 def lose_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next request that records steps fail."""
-    settle = Deliveries.settle
+    settle = Deliveries.settle_deliveries
 
     def fail(*arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(Deliveries, "settle", settle)
+        monkeypatch.setattr(Deliveries, "settle_deliveries", settle)
         raise OutcomeUnknownError("the connection to the server broke")
 
-    monkeypatch.setattr(Deliveries, "settle", fail)
+    monkeypatch.setattr(Deliveries, "settle_deliveries", fail)
 
 
 def test_messages_before_one_that_cannot_be_decoded_are_returned_although_its_failure_could_not_be_recorded(

@@ -46,15 +46,15 @@ def test_messages_of_a_poll_are_returned_although_the_failure_of_a_later_one_cou
             raise ValueError("not b")
         return payload
 
-    settle = Leases.settle
+    settle = Leases.settle_leases
 
     def fail(*arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(Leases, "settle", settle)
+        monkeypatch.setattr(Leases, "settle_leases", settle)
         raise OutcomeUnknownError("the connection to the server broke")
 
     retry = hs.Retry(attempts=None, delay="5m")
     with log.consumer("shop/orders", decode=decode, on_error=retry, **OPTIONS) as consumer:
-        monkeypatch.setattr(Leases, "settle", fail)
+        monkeypatch.setattr(Leases, "settle_leases", fail)
         assert [message.payload for message in consumer.poll(3)] == [b"a"]
         assert [message.payload for message in consumer.poll(3)] == [b"c"]
         consumer.commit()

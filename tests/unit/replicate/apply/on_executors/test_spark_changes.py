@@ -1,4 +1,4 @@
-"""Changes that stay where they were decoded, seen by the driver: their traits are enough until rows are needed."""
+"""Changes that stay where they were decoded, seen by the driver: their statistics are enough until rows are needed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headstream.errors import StorageError
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.apply.on_executors.stored_batch import StoredBatch
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.columns.change_statistics import ChangeStatistics, statistics_of
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
-from headstream.replicate.columns.traits import ChangeTraits, traits_of
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run import decoded_storage
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
@@ -36,8 +36,8 @@ class Kept:
     left_out: pa.Table | None = None
     fetched: list[str] = field(default_factory=list)
 
-    def open(self, schema_id: str, traits: ChangeTraits) -> KeptChanges:
-        return KeptChanges(self, schema_id, traits)
+    def open(self, schema_id: str, statistics: ChangeStatistics) -> KeptChanges:
+        return KeptChanges(self, schema_id, statistics)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class KeptChanges:
 
     batch: Kept
     schema_id: str
-    traits: ChangeTraits
+    statistics: ChangeStatistics
 
     def _rows(self) -> pa.Table:
         rows = pa.Table.from_batches(self.batch.changes[self.schema_id])
@@ -73,7 +73,7 @@ class StoringWork(Work):
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         parts = [self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches(40)]
-        rows = pa.Table.from_batches([part.to_batch(with_traits=True) for part in parts])
+        rows = pa.Table.from_batches([part.to_batch(with_statistics=True) for part in parts])
         self.kept = Kept({})
         for part in parts:
             for schema_id, batches in part.changes.items():
@@ -128,7 +128,7 @@ def test_changes_are_not_fetched_when_executors_have_decoded_fewer_of_them_again
             """Nobody counts them."""
 
     with pytest.raises(StorageError, match="a micro-batch of 3 changes has 2 when it is decoded again"):
-        SparkChanges(Lessened(), (table.schema_id,), traits_of(changes)).fetch()
+        SparkChanges(Lessened(), (table.schema_id,), statistics_of(changes)).fetch()
     work.close()
 
 
@@ -218,7 +218,7 @@ def test_a_failing_table_parks_its_stored_changes_by_their_coordinates(tmp_path:
 
 def test_fetching_stored_changes_puts_them_before_those_that_the_driver_decoded(tmp_path: Path) -> None:
     first, second = (pa.record_batch({"n": [number]}) for number in (1, 2))
-    empty = ChangeTraits(
+    empty = ChangeStatistics(
         1, None, "", 0, pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
     )
     kept = Kept({"id": [first]})
@@ -234,7 +234,7 @@ def test_fetching_stored_changes_adds_nothing_when_all_of_them_are_left_out() ->
     places = {"_hs_topic": ["t"], "_hs_partition": pa.array([1], pa.int32()), "_hs_offset": [7]}
     trace = pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
     kept = Kept({"id": [pa.record_batch(places)]}, left_out=coordinates_table([("t", 1, 7)]))
-    decoded = Decoded(stored={"id": kept.open("id", ChangeTraits(1, None, "", 0, trace))})
+    decoded = Decoded(stored={"id": kept.open("id", ChangeStatistics(1, None, "", 0, trace))})
     decoded = decoded.fetch(["id"])
     assert (decoded.changes, decoded.stored) == ({}, {})
 
@@ -246,7 +246,7 @@ def test_changes_that_are_left_out_are_not_fetched_when_all_others_are(monkeypat
     ]
     trace = pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
     kept = Kept({"a": [places[0]], "b": [places[1]]})
-    decoded = Decoded(stored={name: kept.open(name, ChangeTraits(2, None, "", 0, trace)) for name in ("a", "b")})
+    decoded = Decoded(stored={name: kept.open(name, ChangeStatistics(2, None, "", 0, trace)) for name in ("a", "b")})
     monkeypatch.setattr(decoded_storage, "_MOST_SENT", 1)
     decoded = decoded_storage.leave_out_stored(decoded, [pa.Table.from_batches([batch.slice(1)]) for batch in places])
     found = {name: pa.Table.from_batches(batches)["_hs_offset"].to_pylist() for name, batches in decoded.changes.items()}

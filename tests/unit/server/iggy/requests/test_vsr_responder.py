@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 
@@ -87,6 +88,30 @@ def test_vsr_responder_evicts_a_session_whose_user_is_gone(running: Running) -> 
                 peer.read(1)
 
 
+def test_vsr_responder_logs_in_a_token(running: Running) -> None:
+    with VsrPeer(running.address) as root, VsrPeer(running.address, "") as robot:
+        made = root.ask(146, b"\x05robot" + b"\xff" * 8)
+        token = made.body[4:]
+        answer = robot.ask(LOGIN, login_body()[:-14] + token + bytes(4))
+        assert struct.unpack_from("<II", answer.body) == (0, 1)  # no errors, the user's number
+        robot.session = struct.unpack_from("<Q", answer.body, 8)[0]
+        assert robot.ask(CREATE_STREAM, b"\x04made").status == 0
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_vsr_responder_knows_the_operations_of_the_protocol_and_no_others(running: Running, session: bool) -> None:
+    writes = {1, 3, *range(128, 150), 160, 161, 162}
+    reads = {1, 10, 11, 12, 13, 20, 21, 22, 31, 32, 41, 100, 102, 120, 200, 201, 300, 301, 600, 601, 606}
+    for operation, code in [*((each, 0) for each in range(256) if each != 2), *((2, code) for code in range(700))]:
+        with VsrPeer(running.address, "iggy" if session else "") as peer:
+            answer = peer.ask(operation, b"", code=code)
+            is_known = code in reads if operation == 2 else operation in writes
+            if session:
+                assert (answer.status == Status.FEATURE_UNAVAILABLE) is not is_known or answer.eviction, (operation, code)
+            elif is_known and (operation, code) != (2, 1):
+                assert answer.eviction in (1, 15) if operation != 2 else answer.status == Status.UNAUTHENTICATED
+
+
 def test_members_of_both_generations_share_the_partitions_of_a_group(running: Running) -> None:
     older = running.peer()
     for number in range(1, 5):
@@ -111,11 +136,16 @@ def test_members_of_both_generations_share_the_partitions_of_a_group(running: Ru
         assert poll(today, 1) == (1, 0)  # what the other member has committed is not delivered again
 
 
-def test_members_of_a_headstream_group_exclude_clients_of_protocol_0_11(running: Running) -> None:
+def test_members_of_a_headstream_group_exclude_clients_of_protocol_0_11(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     own = running.peer(is_extended=True)
     member = own.ask(EnterGroup("shop", "eu", "billing", 30_000, False)).member_id
     with VsrPeer(running.address) as today:
-        assert today.ask(JOIN, GROUP).status == Status.ERROR
+        with caplog.at_level(logging.INFO, "headstream.server"):
+            assert today.ask(JOIN, GROUP).status == Status.ERROR
+        [line] = [each for each in caplog.records if each.getMessage() == "request refused"]
+        assert "billing" in str(vars(line))
         own.ask(ExitGroup("shop", "eu", "billing", member))
         assert today.ask(JOIN, GROUP).status == 0
 

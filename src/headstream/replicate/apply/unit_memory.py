@@ -1,0 +1,115 @@
+"""Rows that are stored about a table before a merge that may fail, and removed again unless the merge's commit was made.
+
+Deletions (tombstones.py) and changes of connected keys (key_log.py) are appended to small Delta tables of the checkpoint before
+the merge that brings them. A merge of other changes that read them earlier than that commit would show a part of its
+transactions. So each append names its unit in its own commit, and before anything else is done with the table, the appends of
+the last unit are taken back if the table's log does not record the unit. Nothing older needs to be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from deltalake import CommitProperties, DeltaTable
+
+from headstream.replicate.engines.deltalake import TableLog
+from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+
+_UNIT: Final = "headstream.unit"
+"""The entry of a commit's metadata that names its unit, as JSON: app_id and version of the merge."""
+
+Unit: TypeAlias = tuple[str, int]
+
+
+class UnitMemory(ABC):
+    """A small Delta table whose newest appends are of a unit that may not be committed."""
+
+    def __init__(self) -> None:
+        self._unit: Unit | None = None
+        self._undecided: Unit | None = None
+
+    @abstractmethod
+    def _take_back(self, unit: Unit) -> None:
+        """Remove what the unit has appended."""
+
+    @abstractmethod
+    def _retain(self) -> None:
+        """Make a commit without a unit."""
+
+    def decide(self, engine: TableEngine) -> None:
+        """Take back what the last unit has appended, unless its commit was made; call it before anything is read for a merge."""
+        self._unit, unit = None, self._undecided
+        if unit is None:
+            return
+        if not engine.columns:  # the table was dropped: what was deleted from it remains so
+            self._retain()
+        elif not _has(engine, unit) and not _has(TableLog(engine.path), unit):  # the engine can lack a commit without an answer
+            self._take_back(unit)
+        self._undecided = None
+
+    def begin_merge(self, app_id: str, version: int, engine: TableEngine) -> None:
+        """Begin a unit's merge: what is appended from now on is taken back unless the merge's commit is made."""
+        self.decide(engine)
+        self._unit = app_id, version
+
+    def end_merge(self, engine: TableEngine, counts: RowCounts) -> None:
+        """End a unit's merge, which has not failed; one that changes nothing makes no commit."""
+        if self._undecided is not None and counts == RowCounts() and not _has(engine, self._undecided):
+            self._retain()
+        self._unit = self._undecided = None
+
+    def _note_stored(self, table: DeltaTable) -> None:
+        """Note the unit of the newest commit, when the table is opened."""
+        self._undecided = _unit_of(table.history(1)[0])
+
+    def _commit_properties(self) -> CommitProperties | None:
+        """Return what names the unit in the commit of an append, which follows."""
+        self._undecided = self._unit
+        return None if self._unit is None else CommitProperties(custom_metadata={_UNIT: json.dumps(self._unit)})
+
+
+class RememberedTable(MergedTable):
+    """A target table with what is remembered of it."""
+
+    def __init__(self, engine: TableEngine, keys: list[str], *memories: UnitMemory) -> None:
+        super().__init__(engine, keys)
+        self._memories = memories
+
+    def decide(self) -> None:
+        """Take back what the last unit has appended, unless its commit was made."""
+        for memory in self._memories:
+            memory.decide(self.engine)
+
+    def _merge_unit(self, app_id: str, version: int, merge: Callable[[], RowCounts]) -> RowCounts:
+        """Merge a unit: what `merge` appends to the memories counts if it returns."""
+        for memory in self._memories:
+            memory.begin_merge(app_id, version, self.engine)
+        counts = merge()
+        for memory in self._memories:
+            memory.end_merge(self.engine, counts)
+        return counts
+
+
+def take_back(table: DeltaTable, unit: Unit) -> None:
+    """Undo the newest commits of a table, all of one unit."""
+    before = next((entry["version"] for entry in table.history() if _unit_of(entry) != unit), None)
+    if before is None:
+        table.delete()
+    else:
+        table.restore(before)
+
+
+def _unit_of(commit: dict[str, Any]) -> Unit | None:
+    if _UNIT not in commit:
+        return None
+    app_id, version = json.loads(commit[_UNIT])
+    return app_id, version
+
+
+def _has(table: TableEngine | TableLog, unit: Unit) -> bool:
+    """Return whether a table's log records a unit. No later one is there without it, since decide() comes before each merge."""
+    applied = table.last_applied(unit[0])
+    return applied is not None and applied >= unit[1]

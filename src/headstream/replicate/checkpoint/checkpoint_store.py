@@ -1,0 +1,267 @@
+"""Stores of a pipeline's checkpoint, so that it outlives the machine: a directory, or commits to an object store.
+
+In an object store the checkpoint is a log of records (store_objects.py), and the run has a working copy of it in a directory of
+this machine: the ledger, the own log, the schemas, the deletions and Spark's offsets, as a checkpoint in a directory has them.
+The data that a table's commit relies on is in the store before the commit:
+
+    save()      before a unit is merged: all of the working copy
+    publish()   before a table's commit: the table's deletions, and its rejected changes
+
+So a run on another machine continues as one that was killed at that moment on this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from headstream.errors import CorruptLogError, ReplicateError, StorageError
+from headstream.replicate.checkpoint.driver_lock import DriverLock
+from headstream.replicate.checkpoint.moved import check_not_moved
+from headstream.replicate.checkpoint.reading import CheckpointReader
+from headstream.replicate.checkpoint.records import Record, RecordWriter
+from headstream.replicate.checkpoint.store_objects import CheckpointObjects, record_name
+from headstream.replicate.checkpoint.working_files import Changes, WorkingFiles
+from headstream.replicate.storage.places import StorePlace
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_SNAPSHOT_EVERY: Final = 100
+"""Most commits that a reader applies after a snapshot."""
+_SNAPSHOT_BYTES: Final = 8 << 20
+"""Commits of fewer bytes than this, or than the last snapshot, do not cause another one: it costs about as much as they did."""
+ATTEMPTS: Final = 10
+_WAIT_S: Final = 1.0
+
+
+class CheckpointStore(Protocol):
+    """Puts a checkpoint's working copy where it is kept."""
+
+    def begin(self) -> None:
+        """Begin a run; raise ReplicateError if another process uses the checkpoint, or has moved it into an object store."""
+
+    def save(self, *, attempts: int = ATTEMPTS) -> None:
+        """Store all changes; returns when they are durable.
+
+        Args:
+            attempts: Tries while the store fails, each as long as the storage setting `retry`.
+
+        Raises:
+            ReplicateError: another process has taken the checkpoint over.
+        """
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Store what has changed at some paths of the checkpoint, before a table's commit relies on it; thread-safe.
+
+        Raises:
+            ReplicateError: another process has taken the checkpoint over.
+        """
+
+    def check(self) -> None:
+        """Raise ReplicateError again if an earlier call has raised it: another process has the checkpoint. Sends no request."""
+
+    def close(self) -> None:
+        """End the use of the checkpoint."""
+
+
+class LocalCheckpointStore:
+    """The store of a checkpoint in a directory: the files themselves. Without a directory, no other process can use it."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._lock = None if directory is None else DriverLock(directory)
+
+    def begin(self) -> None:
+        """Lock the directory until close()."""
+        if self._lock is not None and self._directory is not None:
+            self._lock.acquire()
+            check_not_moved(self._directory)  # since the pipeline was made
+
+    def save(self, *, attempts: int = 1) -> None:
+        """Do nothing: all is kept."""
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Do nothing: all is kept."""
+
+    def check(self) -> None:
+        """Do nothing: the directory has a lock."""
+
+    def close(self) -> None:
+        """Release the directory's lock."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+class ObjectCheckpointStore:
+    """The store of a checkpoint in an object store, with its working copy in an empty directory."""
+
+    def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self.place = place
+        self.directory = directory
+        self.driver = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._objects = CheckpointObjects(place)
+        self._files = WorkingFiles(directory)
+        self._clock_us = clock_us
+        self._lock = threading.RLock()
+        self._number = 0
+        self._pending: tuple[bytes, Changes] | None = None
+        self._lost: str | None = None
+        self._snapshot_bytes = 0
+        self._attempts = 0
+        self._bytes_since = 0
+        self._commits_since = 0
+
+    def open(self, first: Path | None = None, *, repair: Callable[[Path], None] = lambda directory: None) -> None:
+        """Fetch the checkpoint into the working copy, and take it over from any other process.
+
+        Args:
+            first: A checkpoint in a directory, from which the one in the store is begun if there is none.
+            repair: Repairs what a process that was killed has left in the working copy, before anything is appended there:
+                what is cut off then is changed in the store too.
+
+        Raises:
+            ReplicateError: `first` is given, and the store has a checkpoint.
+        """
+        while not self._fetch_and_take_over(first, repair):
+            if first is not None:
+                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
+            shutil.rmtree(self.directory)
+            self.directory.mkdir()
+
+    def _fetch_and_take_over(self, first: Path | None, repair: Callable[[Path], None]) -> bool:
+        for record in CheckpointReader(self.place, self.directory).follow():
+            self._number = record.number
+            if record.kind == "snapshots":
+                self._snapshot_bytes, self._bytes_since, self._commits_since = record.stored_bytes, 0, 0
+            else:
+                self._bytes_since += record.stored_bytes
+                self._commits_since += 1
+        if first is None:
+            self._files.accept(self._files.find_changes())
+        elif self._number:
+            raise ReplicateError(
+                "there is a checkpoint already, so none can be moved there",
+                where=str(self.place),
+                advice="Run without --checkpoint-from, or name another place",
+            )
+        else:
+            shutil.copytree(first, self.directory, dirs_exist_ok=True)
+        repair(self.directory)
+        return self._take_over()
+
+    def _take_over(self) -> bool:
+        """Write the commit by which the checkpoint is this process's; return False if another process was faster."""
+        self._objects.note_take_over(self._number + 1)
+        changes = self._files.find_changes()
+        raw = self._encode("commits", self._number + 1, changes)
+        if self._objects.create_commit(self._number + 1, raw) is not None:
+            return False
+        if self._objects.newest_snapshot() > self._number:  # the other process has written that commit, and deleted it since
+            self._objects.withdraw(self._number + 1)
+            return False
+        self._accept(raw, changes)
+        return True
+
+    def begin(self) -> None:
+        """Do nothing: open() has taken the checkpoint over."""
+
+    def save(self, *, attempts: int = ATTEMPTS) -> None:
+        """Keep all that has changed; returns when it is kept."""
+        with self._lock:
+            for attempt in range(1, attempts + 1):
+                try:
+                    self._commit(("",))
+                    self._make_snapshot()
+                except CorruptLogError:
+                    raise
+                except StorageError as error:
+                    if attempt == attempts:
+                        raise
+                    _LOGGER.warning("the checkpoint cannot be written, attempt %d of %d: %s", attempt, attempts, error)
+                    time.sleep(_WAIT_S)
+                else:
+                    return
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Keep what has changed in some files and directories; or check at least that the checkpoint is still this process's."""
+        with self._lock:
+            self._commit(below, check=True)
+
+    def check(self) -> None:
+        """Raise the error of an earlier call once more if another process has the checkpoint; sends no request."""
+        if self._lost is not None:
+            raise self._refusal()
+
+    def close(self) -> None:
+        """Delete the working copy."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _commit(self, below: Sequence[str], *, check: bool = False) -> None:
+        self.check()
+        if self._pending is not None:  # its answer has not come: whether it is there decides what the next one holds
+            self._create(*self._pending)
+        changes = self._files.find_changes(below)
+        if not changes:
+            if check and (other := self._objects.find_commit(self._number + 1)) is not None:
+                self._lose(other)
+            return
+        self._create(self._encode("commits", self._number + 1, changes), changes)
+
+    def _create(self, raw: bytes, changes: Changes) -> None:
+        self._pending = raw, changes
+        if (other := self._objects.create_commit(self._number + 1, raw)) is not None:
+            self._lose(other)
+        self._accept(raw, changes)
+
+    def _accept(self, raw: bytes, changes: Changes) -> None:
+        self._pending = None
+        self._number += 1
+        self._files.accept(changes)
+        self._bytes_since += len(raw)
+        self._commits_since += 1
+
+    def _encode(self, kind: str, number: int, changes: Changes) -> bytes:
+        """Return a record, after its chunks are stored: under another name for each attempt, as one before may be there."""
+        self._attempts += 1
+        driver = f"{self.driver}.{self._attempts}"
+        name = record_name(kind, number, driver)
+
+        def store_chunk(place: int, chunk: bytes) -> None:
+            self._objects.write_chunk(name, place, chunk)
+            self._bytes_since += len(chunk)
+
+        writer = RecordWriter(kind, store_chunk)
+        for change in changes.files:
+            writer.add(change, self._files.data(changes, change))
+        return writer.finish(number, driver, self._clock_us(), changes.removed)
+
+    def _make_snapshot(self) -> None:
+        """Write a snapshot if reading the commits since the last one would cost more."""
+        is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
+        if not is_due:
+            return
+        everything = self._files.everything()
+        if everything is None:  # it has changed since the commit
+            return
+        raw = self._encode("snapshots", self._number, everything)
+        self._objects.write_snapshot(self._number, raw)
+        self._snapshot_bytes, self._bytes_since, self._commits_since = len(raw), 0, 0
+        self._objects.prune()
+
+    def _lose(self, other: Record) -> None:
+        self._lost = other.driver
+        raise self._refusal()
+
+    def _refusal(self) -> ReplicateError:
+        return ReplicateError(
+            f"another process has taken the checkpoint over: {self._lost}",
+            where=str(self.place),
+            advice="Run one process for a checkpoint; this one has ended without a further change to it",
+        )

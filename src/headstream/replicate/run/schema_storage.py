@@ -1,0 +1,72 @@
+"""The first step of a unit: the schemas of its metadata messages are put into the schema store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec import decode_envelope, decode_metadata
+from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.run.unit import PipelineContext, Unit
+from headstream.replicate.schemas.schema_store import StoredSchema
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchemas:
+    """The schemas that were read from some metadata messages.
+
+    Args:
+        shares_ids: Whether a new schema has a known schema id, and is of another table: rows of the same messages can have been
+            decoded by the schema of the other table.
+    """
+
+    count: int
+    shares_ids: bool
+    dead: list[pa.RecordBatch]
+
+
+class SchemaStorage:
+    """Puts schemas into the schema store of one pipeline."""
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._schema_store = context.schema_store
+        self._decoder = context.decoder
+        self._summary = context.summary
+        self._now_us = context.clock_us
+
+    def store_schemas(self, unit: Unit) -> Unit:
+        """Put the schemas of a unit's metadata messages into the schema store; those without a schema become dead messages."""
+        decoded = unit.decoded
+        dead = self.store_metadata(decoded.metadata).dead
+        return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))
+
+    def decode_waiting(self, unit: Unit) -> Unit:
+        """Decode the messages without a schema once more: their schemas can be in the same unit."""
+        parts = [self._decoder.decode(batch) for batch in unit.decoded.waiting]
+        return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
+
+    def store_metadata(self, metadata: Iterable[pa.RecordBatch]) -> NewSchemas:
+        """Put the schemas of metadata messages (RAW_SCHEMA) into the schema store."""
+        count, shares_ids, dead = 0, False, []
+        for batch in metadata:
+            reasons: list[str | None] = []
+            for row in batch.to_pylist():
+                try:
+                    schema = decode_metadata(decode_envelope(row["payload"]))
+                    entry = StoredSchema(schema, self._now_us(), row["topic"], row["partition"], row["offset"])
+                    is_new = self._schema_store.add(entry)
+                    count += is_new
+                    shares_ids |= is_new and self._schema_store.find(schema.schema_id) != entry
+                    reasons.append(None)
+                except (DecodeError, SchemaError) as error:
+                    reasons.append(str(error))
+            bad = batch.set_column(RAW_SCHEMA.get_field_index("reason"), "reason", pa.array(reasons, pa.string()))
+            bad = bad.filter(bad.column("reason").is_valid())
+            if bad.num_rows:
+                dead.append(bad)
+        self._summary.schemas += count
+        return NewSchemas(count, shares_ids, dead)

@@ -1,0 +1,195 @@
+"""Kafka's topics in a checkpoint: which were read, and their ids, which identify recreated topics.
+
+Spark's checkpoints store offsets by name. A topic that was deleted and recreated has other messages at the same offsets, and
+one that an earlier run no longer read is read from its beginning when it is added again. So a starting query
+stores, beside Spark's own files, the ids of its Kafka topics:
+
+    CHECKPOINT/headstream-topics.json     {"shop.orders": {"id": "Qm3...", "read": true}}
+
+They are compared when a query is started through PySpark, with the JVM's own file systems and Kafka client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.errors import LogError
+from headstream.spark.source.recreated import begin_anew
+
+_LOGGER: Final = logging.getLogger("headstream.spark")
+MARKER: Final = "headstream.reader"
+"""An option of Spark's Kafka source that marks reads through format("headstream") in a query's plan."""
+_FILE: Final = "headstream-topics.json"
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Kafka's id of topics created before it had ids."""
+_TIMEOUT_MS: Final = "30000"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic of a checkpoint, with Kafka's id of it, if it has one, and whether the last run read it."""
+
+    id: str | None
+    is_read: bool
+
+
+def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None], where: str) -> dict[str, KnownTopic]:
+    """Return the topics to store in a checkpoint; warn of topics that were removed, or added again.
+
+    Raises:
+        LogError: a topic was deleted and recreated since.
+    """
+    for topic, topic_id in now.items():
+        before = known.get(topic)
+        if before is None:
+            continue
+        if None not in (before.id, topic_id) and before.id != topic_id:
+            raise LogError(
+                f"topic {topic} was deleted and recreated since this query last read it; its offsets now count other messages",
+                where=f"its id is {topic_id}, was {before.id}; checkpoint {where}",
+                advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
+            )
+        if not before.is_read:
+            _LOGGER.warning(
+                "topic %s is read again, which an earlier run did not read: if that run took messages of other topics, this one "
+                "is read from its beginning, and its messages come twice (checkpoint %s)",
+                topic,
+                where,
+            )
+    for topic, before in known.items():
+        if topic not in now and before.is_read:
+            _LOGGER.warning(
+                "topic %s is no longer read: the checkpoint %s loses its offsets with the next micro-batch; if it is read again "
+                "later, it is from its beginning",
+                topic,
+                where,
+            )
+    kept = {topic: KnownTopic(before.id, False) for topic, before in known.items()}
+    return kept | {topic: KnownTopic(topic_id, True) for topic, topic_id in now.items()}
+
+
+def pattern_names(pattern: str, names: list[str]) -> list[str]:
+    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match none here."""
+    try:
+        return [name for name in names if re.fullmatch(pattern, name)]
+    except re.error:
+        return []
+
+
+def check_topics_of_query(frame: Any, checkpoint: str) -> None:
+    """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them.
+
+    Args:
+        checkpoint: Its checkpoint, a path or URI that Spark can write to.
+
+    Raises:
+        LogError: a topic was deleted and recreated since the checkpoint's last run.
+    """
+    found = _find_known(frame, checkpoint)
+    if found is None:
+        return
+    before, now, keep = found
+    after = compare_topics(before, now, checkpoint)
+    if after != before:
+        keep(after)
+
+
+def forget_recreated(frame: Any, checkpoint: str) -> None:
+    """Let a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids."""
+    found = _find_known(frame, checkpoint)
+    if found is None:
+        return
+    before, now, keep = found
+    recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
+    if recreated:
+        begin_anew(Path(checkpoint), recreated)  # before their ids are forgotten, without which old offsets would count
+        keep({name: each for name, each in before.items() if name not in recreated})
+
+
+def _find_known(
+    frame: Any, checkpoint: str
+) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
+    """Return the topics in a checkpoint, the present topics, and a function that stores others; None if there is none."""
+    sources = _sources(frame)
+    if not sources:
+        return None
+    spark = frame.sparkSession
+    now: dict[str, str | None] = {}
+    for options in sources:
+        found = _find_topics(spark._jvm, options)
+        if found is None:
+            return None
+        now |= found
+    path = spark._jvm.org.apache.hadoop.fs.Path(checkpoint, _FILE)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    text = _read(spark._jvm, files, path)
+    before = {name: KnownTopic(item["id"], item["read"]) for name, item in json.loads(text or "{}").items()}
+
+    def keep(after: Mapping[str, KnownTopic]) -> None:
+        document = {name: {"id": topic.id, "read": topic.is_read} for name, topic in sorted(after.items())}
+        stream = files.create(path, True)
+        stream.write(bytearray(json.dumps(document).encode()))
+        stream.close()
+
+    return before, now, keep
+
+
+def _sources(frame: Any) -> list[dict[str, str]]:
+    """Return the options of each of Kafka's streams in a plan that is read through format("headstream")."""
+    found = []
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+            options = dict(leaf.extraOptions())
+            if MARKER in options:
+                found.append(options)
+    return found
+
+
+def _find_topics(jvm: Any, options: Mapping[str, str]) -> dict[str, str | None] | None:
+    """Return the existing topics of a source, with their ids; None if Kafka cannot be reached."""
+    from py4j.protocol import Py4JJavaError
+
+    settings = jvm.java.util.HashMap()
+    settings.put("default.api.timeout.ms", _TIMEOUT_MS)
+    for name, value in options.items():
+        if name.startswith("kafka."):
+            settings.put(name.removeprefix("kafka."), value)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+        try:
+            listed = jvm.java.util.ArrayList(admin.listTopics().listings().get())
+            there = {each.name(): str(each.topicId()) for each in listed}
+        finally:
+            admin.close()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).partition("\n")[0]
+        _LOGGER.warning(
+            "the topics of %s cannot be compared with the checkpoint: %s", options.get("kafka.bootstrap.servers"), reason
+        )
+        return None
+    if "subscribepattern" in options:
+        wanted = pattern_names(options["subscribepattern"], list(there))
+    elif "assign" in options:
+        wanted = list(json.loads(options["assign"]))
+    else:
+        wanted = options.get("subscribe", "").split(",")
+    return {name: None if there[name] == _NO_ID else there[name] for name in wanted if name in there}
+
+
+def _read(jvm: Any, files: Any, path: Any) -> str | None:
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        text: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        return text
+    finally:
+        stream.close()

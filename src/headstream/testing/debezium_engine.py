@@ -1,0 +1,181 @@
+"""A real Debezium for tests: its embedded engine in a JVM, from a PostgreSQL to a listener for Kafka's clients.
+
+    from headstream.testing import DebeziumEngine, LocalServer, PostgresServer
+
+    with (
+        PostgresServer(settings={"wal_level": "logical"}) as source,
+        LocalServer(kafka=True) as server,
+        DebeziumEngine(source, server.kafka_address) as engine,
+    ):
+        source.execute("CREATE TABLE orders (number int PRIMARY KEY, note text)")   # its topic is shop/public.orders
+        engine.flush()                                                              # everything committed so far is sent
+
+It needs Java 17 and the jars of Debezium, which its first start downloads. It captures the tables of the schema `public`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from headstream.errors import EnvironmentSetupError
+from headstream.spark.sessions.jar_sets import DEBEZIUM
+from headstream.spark.sessions.jars import fetch
+from headstream.spark.sessions.java import find_java
+from headstream.testing.temporary_server import LOOK_SECONDS, TemporaryServer
+
+_PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
+_MARKS: Final = "marks.txt"
+_OFFSETS: Final = "offsets.dat"
+_STARTS: Final = 4
+"""Most starts while one mark is awaited."""
+_MARK_SECONDS: Final = 1.0
+_FORGET: Final = """
+SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}' AND NOT active;
+SELECT 'left' FROM pg_replication_slots WHERE slot_name = '{slot}';
+"""
+_LOGIN: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="iggy" password="iggy";'
+_SETTINGS: Final = {
+    "name": "shop",
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+    "offset.flush.interval.ms": "200",
+    "database.hostname": "127.0.0.1",
+    "database.dbname": "headstream",
+    "topic.prefix": "shop",
+    "plugin.name": "pgoutput",
+    "slot.name": "shop",
+    "slot.drop.on.stop": "false",
+    "publication.autocreate.mode": "all_tables",
+    "schema.include.list": "public",
+    "provide.transaction.metadata": "true",
+    "skipped.operations": "none",
+    "poll.interval.ms": "50",
+    "producer.security.protocol": "SASL_PLAINTEXT",
+    "producer.sasl.mechanism": "PLAIN",
+    "producer.sasl.jaas.config": _LOGIN,
+    "producer.acks": "all",
+    "producer.delivery.timeout.ms": "120000",
+}
+
+
+class CapturedDatabase(Protocol):
+    """What the engine needs of a database: PostgresServer has it."""
+
+    @property
+    def user(self) -> str:
+        """A user who may replicate."""
+
+    @property
+    def password(self) -> str:
+        """Of the user."""
+
+    @property
+    def port(self) -> int:
+        """Its port of the loopback address."""
+
+    def execute(self, sql: str) -> str:
+        """Run statements and return their output."""
+
+
+class DebeziumEngine(TemporaryServer):
+    """The engine of one connector, running from start() to stop() or within a `with` statement.
+
+    After kill(), start() continues after the stored offsets. Topics begin with `shop`; create them in a Headstream
+    with `limits="wide"` before a table has a change.
+
+    Args:
+        source: A running database with `wal_level` logical.
+        kafka: Host and port of Headstream's listener, at which it logs in as the root user with the default password.
+        settings: More settings of the connector; settings of the producer begin with `producer.`.
+        start_seconds: Timeout of a start and of flush(), seconds.
+    """
+
+    _jars = DEBEZIUM
+    _mark = """
+CREATE TABLE IF NOT EXISTS headstream_marks (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
+"""
+
+    def __init__(
+        self,
+        source: CapturedDatabase,
+        kafka: tuple[str, int],
+        *,
+        settings: Mapping[str, str] | None = None,
+        start_seconds: float = 60,
+    ) -> None:
+        super().__init__("Debezium engine", start_seconds=start_seconds)
+        self._source = source
+        self._settings = _SETTINGS | {
+            "database.port": str(source.port),
+            "database.user": source.user,
+            "database.password": source.password,
+            "producer.bootstrap.servers": f"{kafka[0]}:{kafka[1]}",
+            **(settings or {}),
+        }
+
+    def flush(self) -> None:
+        """Return when everything that the source has committed is sent; a row of the table `headstream_marks` shows it.
+
+        An engine that ended, as when it lost its listener, is started again.
+
+        Raises:
+            EnvironmentSetupError: it is not sent in time, or the engine ends again and again; the text has the end of its log.
+        """
+        marks = self._home() / _MARKS
+        first = int(self._source.execute(self._mark))
+        begun = marked = time.monotonic()
+        starts = 0
+        while max(_sent_marks(marks), default=0) < first:
+            if not self.is_running:
+                starts += 1
+                self.start()
+            now = time.monotonic()
+            if starts == _STARTS or now > begun + self._start_seconds:
+                raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
+            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing of the tables after it
+                self._source.execute(self._mark)
+                marked = now
+            time.sleep(LOOK_SECONDS)
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether its offsets include a complete snapshot, after which it continues; ClosedError: it was not started."""
+        offsets = self._home() / _OFFSETS
+        stored = offsets.read_bytes() if offsets.exists() else b""
+        return b'"lsn' in stored and (b'"snapshot' not in stored or b'"snapshot_completed":true' in stored)
+
+    def forget(self) -> None:
+        """Kill it, and remove its offsets and its replication slot: the next start() takes a snapshot.
+
+        A snapshot beside an old slot has some changes twice: as rows, and as insertions behind it.
+        """
+        self.kill()
+        (self._home() / _OFFSETS).unlink(missing_ok=True)
+        slot = self._settings["slot.name"]
+        while "left" in self._source.execute(_FORGET.format(slot=slot)):
+            time.sleep(LOOK_SECONDS)
+
+    def _prepare(self, directory: Path) -> None:
+        settings = self._settings | {
+            "offset.storage.file.filename": str(directory / _OFFSETS),
+            "marks.file": str(directory / _MARKS),
+        }
+        (directory / "engine.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def _command(self, directory: Path) -> list[str]:
+        jars = fetch(jar_set=self._jars)
+        command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
+        return [*command, str(_PROGRAM), str(directory / "engine.properties")]
+
+
+def _sent_marks(path: Path) -> list[int]:
+    """Return the numbers of the marks before which everything has been sent."""
+    text = path.read_text() if path.exists() else ""
+    return [int(number) for number in re.findall(r'"number":(\d+)\}\}?$', text, re.MULTILINE)]

@@ -1,0 +1,193 @@
+"""The base of servers for tests: a program with a temporary directory, which ends with the process that started it.
+
+The program runs under process_guard, so that an interrupted or killed test run leaves neither a process nor files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from headstream.errors import ClosedError, EnvironmentSetupError
+from headstream.testing import process_guard
+
+HOST: Final = "127.0.0.1"
+"""The address on which they listen."""
+_ATTEMPTS: Final = 20
+_PASSING: Final = ("Address already in use", "is still in use", "is starting up")
+"""Ends of a start that a later start does not have: another process took the port, or killed processes are still exiting."""
+_PORTS: Final = (15_000, 32_000)
+"""Ports to choose from; Linux gives outgoing connections those from 32,768 on."""
+_PORT_ATTEMPTS: Final = 20
+LOOK_SECONDS: Final = 0.05
+_WHOLE_LOG: Final = 100_000
+"""Lines."""
+_LOG_NAME: Final = "server.log"
+
+
+class TemporaryServer:
+    """A program with a directory of its own, running from start() to stop() or within a `with` statement.
+
+    A subclass says how its directory is prepared, how the program is called, and when it is ready.
+
+    Args:
+        title: What it is, in errors, as `Kafka broker`.
+        parent: Directory in which its own directory is made; None for that of temporary files.
+        start_seconds: Timeout of a start, seconds.
+    """
+
+    _ending = "SIGKILL"
+    """The signal that ends the program."""
+
+    def __init__(self, title: str, parent: Path | str | None = None, start_seconds: float = 60) -> None:
+        self._title = title
+        self._parent = parent
+        self._start_seconds = start_seconds
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is running."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start it and return it when it is ready; does nothing if it is running. After kill() it continues with its data.
+
+        Raises:
+            JavaError: it needs Java, which is missing or too old.
+            JarsError: its jars are missing and cannot be downloaded.
+            EnvironmentSetupError: its programs are missing, or it did not start; the text has the end of its log.
+        """
+        if self.is_running:
+            return self
+        self._end(b"keep")  # a process that has exited by itself
+        is_new = self._directory is None
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._launch()
+                if is_new:
+                    self._complete()
+                break
+            except EnvironmentSetupError:
+                is_last = attempt + 1 == _ATTEMPTS or not any(text in self.log_tail(_WHOLE_LOG) for text in _PASSING)
+                if is_new or is_last:
+                    self.stop()
+                else:
+                    self._end(b"keep")
+                if is_last:
+                    raise
+                time.sleep(LOOK_SECONDS)
+            except BaseException:
+                self.stop()
+                raise
+        return self
+
+    def stop(self) -> None:
+        """End it at once and remove its data; does nothing if it was not started."""
+        directory, self._directory = self._directory, None
+        self._end(b"")
+        if directory is not None:
+            self._clean_up(directory)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Kill it (as kill -9 does), keep its data and port for the next start(); ClosedError: not started."""
+        self._kill(self._home())
+        self._end(b"keep")
+
+    def log_tail(self, lines: int = 40) -> str:
+        """Return the end of its log, at most `lines` lines; "" if it was not started."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._directory is not None:
+                return "\n".join((self._directory / _LOG_NAME).read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _home(self) -> Path:
+        """Return its directory; ClosedError: it was not started."""
+        if self._directory is None:
+            raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use it in a `with`")
+        return self._directory
+
+    def _prepare(self, directory: Path) -> None:
+        """Fill its new directory, and choose its ports."""
+
+    def _command(self, directory: Path) -> list[str]:
+        """Return the command that runs the program."""
+        raise NotImplementedError
+
+    def _is_ready(self) -> bool:
+        """Return whether the running program accepts requests."""
+        return True
+
+    def _complete(self) -> None:
+        """Do what is left to be done after the first start."""
+
+    def _kill(self, directory: Path) -> None:
+        """Kill processes of the program that would outlive it."""
+
+    def _clean_up(self, directory: Path) -> None:
+        """Remove what the program has left outside its directory."""
+
+    def _launch(self) -> None:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix=f"headstream-{self._title.split()[0].lower()}-", dir=self._parent))
+            self._prepare(self._directory)
+        directory = self._directory
+        guard = [sys.executable, "-I", str(process_guard.__file__), "--signal", self._ending, str(directory)]
+        with (directory / _LOG_NAME).open("wb") as log:
+            self._process = subprocess.Popen(
+                [*guard, *self._command(directory)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd="/",  # another user may be unable to reach the directory of this process
+                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
+            )
+        end = time.monotonic() + self._start_seconds
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise EnvironmentSetupError(f"the {self._title} exited while starting:\n{self.log_tail()}")
+            if self._is_ready():
+                return
+            time.sleep(LOOK_SECONDS)
+        raise EnvironmentSetupError(
+            f"the {self._title} did not start in {self._start_seconds} seconds:\n{self.log_tail()}",
+            advice="Increase start_seconds",
+        )
+
+    def _end(self, word: bytes) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process_guard.end(process, word)
+
+
+def find_free_ports() -> tuple[int, int]:
+    """Return two ports of the loopback address that no program has bound, and that no outgoing connection gets by itself."""
+    with socket.socket() as first, socket.socket() as second:
+        return _bind(first), _bind(second)
+
+
+def _bind(to_bind: socket.socket) -> int:
+    """Bind a socket to a port below the range of outgoing connections, of which tests make many, and return it."""
+    for _ in range(_PORT_ATTEMPTS):
+        with contextlib.suppress(OSError):
+            to_bind.bind((HOST, random.randrange(*_PORTS)))
+            return int(to_bind.getsockname()[1])
+    to_bind.bind((HOST, 0))
+    return int(to_bind.getsockname()[1])
