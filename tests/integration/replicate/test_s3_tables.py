@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,18 +32,6 @@ from tests.support.replicate.vector_tables import ROWS, vector_table
 KIT = make_table()
 SHARED = ("shop", "kit")
 METADATA = metadata_message(KIT)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: S3Server) -> Iterator[S3Server]:
-    yield running
-    running.recover()
 
 
 def make_work(server: S3Server, directory: Path, name: str = "one", *, retry_us: int = 200_000, **options: Any) -> Work:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 import headstream as hs
@@ -14,21 +10,7 @@ from headstream.client.async_client import AsyncClient
 from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
 from headstream.client.producer.async_producer import AsyncProducer
 from headstream.client.transports.remote.server import Server
-
-
-def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with hs.connect_async("memory://") as log:
-            await log.create_topic("shop/orders", partitions=2)
-            await body(log)
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
-async def send(log: AsyncClient, *payloads: bytes) -> None:
-    async with log.producer("shop/orders") as producer:
-        for payload in payloads:
-            await producer.send(payload, partition=1)
+from tests.support.async_clients import run, send
 
 
 def test_every_name_of_the_client_is_there() -> None:
