@@ -270,8 +270,9 @@ def measure_pipeline(report: Report, directory: Path, rows: int, spark: SparkSes
     """Updates with keys anywhere, from a log to a table by `replicate run`."""
     metadata = make_table(0)
     rates: dict[str, float] = {}
+    strategies: dict[MergeStrategy, int] = {"rewrite": 2, "deletion-vectors": 20}
     fill_table(directory / "filled", rows)
-    for strategy, batches in (("rewrite", 2), ("deletion-vectors", 20)):
+    for strategy, batches in strategies.items():
         work = directory / strategy
         url = (work / "log").as_uri()
         make_log(url, [metadata])
@@ -292,7 +293,7 @@ def measure_pipeline(report: Report, directory: Path, rows: int, spark: SparkSes
     )
 
 
-def _run_pipeline(spark: SparkSession, work: Path, strategy: str) -> None:
+def _run_pipeline(spark: SparkSession, work: Path, strategy: MergeStrategy) -> None:
     config = ReplicateConfig(
         source=(work / "log").as_uri(),
         topics=("cdc/data",),
