@@ -44,7 +44,7 @@ def test_every_name_of_the_client_is_there() -> None:
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
 
 
-def test_streams_and_topics() -> None:
+def test_asynchronous_client_creates_lists_and_deletes_streams_and_topics() -> None:
     async def body(log: AsyncClient) -> None:
         await log.create_stream("bank")
         assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
@@ -81,7 +81,7 @@ def test_send_poll_iterate_and_commit() -> None:
     run(body)
 
 
-def test_states_options_partitions_and_purge() -> None:
+def test_asynchronous_client_sets_states_options_and_partitions_and_purges() -> None:
     async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         await log.set_state("shop/orders", 1, 1, "poisoned", reason="no JSON", by="ops")
@@ -101,7 +101,7 @@ def test_states_options_partitions_and_purge() -> None:
     run(body)
 
 
-def test_errors_come_through() -> None:
+def test_asynchronous_client_raises_errors_for_invalid_messages_and_closed_objects() -> None:
     async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders") as producer:
             with pytest.raises(hs.LimitError):
