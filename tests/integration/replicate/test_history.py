@@ -32,8 +32,8 @@ def test_open_versions_equal_the_source_whichever_engine_merges(
         run.run(rules=rules)
     for metadata in source.tables():
         schema, table = metadata.lineage.schema, metadata.lineage.table
-        rows = run.rows(schema, table)
-        current = [row for row in rows if row["_hs_current"]]
+        found = run.rows(schema, table)
+        current = [row for row in found if row["_hs_current"]]
         assert digest_rows(current, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
-        assert len(rows) > len(current)
+        assert len(found) > len(current)
     assert run.dead() == []
