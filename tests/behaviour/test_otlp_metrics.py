@@ -208,7 +208,7 @@ def test_tables_and_topics_beyond_the_limit_are_summed_up(tmp_path: Path) -> Non
     assert {sample.labels["topic"]: sample.value for sample in mirrored}["others"] == sum(range(10))
 
 
-def test_series_within_the_limit_stay() -> None:
+def test_limit_series_keeps_all_series_within_the_limit() -> None:
     series = [((str(number),), 1.0) for number in range(MOST_SERIES)]
     assert limit_series(series, ("others",)) == series
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,18 +37,6 @@ from tests.support.server.served import wait_for
 KIT = make_table()
 SHARED = ("shop", "kit")
 METADATA = metadata_message(KIT)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: S3Server) -> Iterator[S3Server]:
-    yield running
-    running.recover()
 
 
 @pytest.fixture(params=["directory", "store"])

@@ -127,7 +127,7 @@ def test_version_says_how_the_kernels_run() -> None:
     ],
     ids=" ".join,
 )
-def test_misuse_ends_with_2(arguments: list[str]) -> None:
+def test_a_command_ends_with_2_when_its_arguments_are_wrong(arguments: list[str]) -> None:
     ran = invoke(*arguments)
     assert ran.exit_code == 2, ran.output
     assert ran.stdout == "" or not arguments
