@@ -35,7 +35,7 @@ INSERT INTO orders SELECT c, n, c + n / 100.0, timestamptz '2026-01-01' + n * in
 _STEPS: Final = {
     "updates that do not touch the large columns: PostgreSQL does not send these": """
 UPDATE customers SET feels = 'happy' WHERE id % 3 = 0;
-UPDATE orders SET total = total + 0.01, tags = tags || 'changed' WHERE number < 3;
+UPDATE orders SET total = total + 0.01, tags = tags || ARRAY['changed'] WHERE number < 3;
 """,
     "changed keys, one of them swapped in a transaction; deletions": """
 BEGIN;

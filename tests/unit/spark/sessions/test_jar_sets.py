@@ -9,5 +9,5 @@ def test_jar_sets_have_folders_of_their_own_when_a_version_changes() -> None:
     newer = JarSet("spark", (Jar("io.delta", "delta-spark_4.2_2.13", "9.9.9"), *SPARK.jars[1:]))
     assert newer.folder_name != SPARK.folder_name
     assert newer.folder_name.startswith("spark-")
-    assert set(SETS) == {"spark", "broker", "s3", "azure", "gcs", "postgresql", "mariadb", "namenode", "yarn"}
+    assert set(SETS) == {"spark", "broker", "s3", "azure", "gcs", "postgresql", "mariadb", "namenode", "yarn", "debezium"}
     assert str(SPARK.jars[0]) == "io.delta:delta-spark_4.2_2.13:4.4.0"
