@@ -29,7 +29,7 @@ from typing import IO, Any, cast
 from tests.support.replicate.iceberg_readers import as_compared
 from tests.support.replicate.iceberg_tables import delta_rows
 
-__all__ = ["IcebergRounds"]
+__all__ = ["IcebergRoundsHistory"]
 
 RoundReader = Callable[[str, str, int | None], list[tuple[Any, ...]]]
 """A table's name, the location of its metadata, a snapshot's id or None for the newest -> its rows as as_compared() has them."""
@@ -37,7 +37,7 @@ _MEMORY = "/dev/shm"
 _NOT_KILLED = 1 << 60
 
 
-class IcebergRounds:
+class IcebergRoundsHistory:
     """One history.
 
     Args:

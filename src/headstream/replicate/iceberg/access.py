@@ -62,7 +62,7 @@ class _RestCatalog(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.request = functools.partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+        vars(session)["request"] = functools.partial(session.request, timeout=ANSWER_S)
         return session
 
 
