@@ -148,7 +148,7 @@ def test_the_program_of_the_readme_with_iggys_client_runs(today: Path, server: S
     with hs.connect("headstream://iggy:iggy@{}:{}".format(*server.tcp)) as log:
         log.create_topic("shop/orders", partitions=4)  # as the program before it does
     program = program.replace("127.0.0.1:8090", "{}:{}".format(*server.tcp))
-    done = subprocess.run([today, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(today), "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert "b'tea' {" in done.stdout, done.stderr
     assert "attempt" in done.stdout
 
@@ -176,7 +176,7 @@ def test_a_client_of_a_generation_between_is_refused_at_login_and_the_log_names_
     server: ServerProcess,
 ) -> None:
     between = make_environment("0.8.0", "apache-iggy")
-    command = [between, "-c", LOGIN, "{}:{}".format(*server.tcp)]
+    command = [str(between), "-c", LOGIN, "{}:{}".format(*server.tcp)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "InvalidVersion" in done.stderr
     assert "use SDK 0.11 (apache-iggy 0.9.0)" in server.output
@@ -186,7 +186,7 @@ def run_rust(address: str, scenario: str, stream: str) -> str:
     """Run a scenario of the Rust client, which checks what it does; return what it prints."""
     if not RUST.exists():
         pytest.skip("tools/install_nightly_tools.sh builds the scenarios of the Rust client, which needs cargo")
-    done = subprocess.run([RUST, address, scenario, stream], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(RUST), address, scenario, stream], capture_output=True, text=True, timeout=60, check=False)
     assert not done.returncode, done.stderr[-2000:]
     return done.stdout
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TODAY = {
-    **{name: ["UnsignedInt" + name[4:], int(value.value)] for name, value in KINDS.items() if name.startswith("uint")},
+    **{name: ["UnsignedInt" + name[4:], value.to_int()] for name, value in KINDS.items() if name.startswith("uint")},
     "float64": ["Float64", 0.1],
     "bool": ["Bool", True],
     "raw": ["Raw", "00ff"],
@@ -35,7 +35,8 @@ TODAY = {
 
 def play(today: Path, listener: KafkaListener, scenario: str, stream: str) -> list[dict[str, dict[str, object]]]:
     found = play_today(today, str(listener.running.address), scenario, stream)
-    return found["messages"] if scenario == "headers" else found  # type: ignore[no-any-return]
+    messages: list[dict[str, dict[str, object]]] = found["messages"] if scenario == "headers" else found
+    return messages
 
 
 def consume_one(listener: KafkaListener, topic: str) -> hs.Message:
@@ -47,7 +48,7 @@ def consume_one(listener: KafkaListener, topic: str) -> hs.Message:
         pass
     consumer.close()
     assert record is not None
-    assert any(name == "hs.kinds" for name, _ in record.headers())
+    assert any(name == "hs.kinds" for name, _ in record.headers() or [])
     return decode_record(record)
 
 

@@ -322,7 +322,9 @@ class HttpServer:
         if body and is_binary(request):
             decode = functools.partial(kind.decode_binary_http, found.path, body)
         else:
-            of_form = functools.partial(vsr_http.decode_request, kind) if is_today else kind.decode_http
+            of_form: Callable[..., Command[Any]] = kind.decode_http
+            if is_today:
+                of_form = functools.partial(vsr_http.decode_request, kind)
             decode = functools.partial(of_form, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
         if isinstance(command, Login) and command.is_of_today:
