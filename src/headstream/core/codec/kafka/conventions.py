@@ -1,4 +1,4 @@
-"""The conventions by which a Kafka record has typed headers: Headstream's own, and those of other products.
+"""The conventions by which a Kafka record has typed headers: Headstream's own, and other products'.
 
     headstream      texts, and their kinds in hs.kinds (kinds.py)         spring         Spring Kafka (spring.py)
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)

@@ -56,7 +56,7 @@ def describe_cluster(call: Call) -> Reply:
 
 
 def describe_acls(call: Call) -> Reply:
-    """Return the error of a broker without an authorizer: rights are those of the server's users, not access control lists."""
+    """Return the error of a broker without an authorizer: rights belong to the server's users, not to access control lists."""
     return {
         "error_code": ErrorCode.SECURITY_DISABLED,
         "error_message": "there are no ACLs: rights are those of the server's users",
