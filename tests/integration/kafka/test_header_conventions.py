@@ -231,7 +231,7 @@ def test_clients_and_mirrors_keep_the_types_of_headers_over_a_broker_in_a_conven
         consumer.assign([TopicPartition(f"{convention}.sent", 0, 0)])
         (record,) = consumer.consume(1, 60)
         consumer.close()
-        written = [header for header in record.headers() or [] if header[0] != "hs.id"]
+        written: list[Any] = [header for header in record.headers() or [] if header[0] != "hs.id"]
         assert written == encode_headers(Message(payload=b"", headers=Headers(values), id=1, topic=topic), convention)
         producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
         producer.produce(f"{convention}.sent", b"2", headers=written)

@@ -15,7 +15,7 @@ from headstream.core.model.topology import Limits, NewTopic
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
 _ORDERS = TopicName("shop", "orders")
-_NOT_SERVED = "request key is unknown to the broker"
+_NOT_SERVED = "broker is too old; the broker has already indicated it will not know how to handle the request"
 _CONSOLE = [
     "ApiVersions [0]",
     "Metadata [0]",
