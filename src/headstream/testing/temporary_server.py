@@ -68,8 +68,11 @@ class TemporaryServer:
             JarsError: its jars are missing and cannot be downloaded.
             EnvironmentSetupError: its programs are missing, or it did not start; the text has the end of its log.
         """
+        if self.is_running:
+            return self
+        self._end(b"keep")  # a process that has exited by itself
         is_new = self._directory is None
-        for attempt in range(_ATTEMPTS if not self.is_running else 0):
+        for attempt in range(_ATTEMPTS):
             try:
                 self._launch()
                 if is_new:

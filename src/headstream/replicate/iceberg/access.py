@@ -48,8 +48,8 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from requests import Session
 
-ANSWER_S: Final = (10.0, 60.0)
-"""How long a REST catalog may take to accept a connection, and to send the next part of an answer."""
+ANSWER_S: Final = 90.0
+"""How long a REST catalog may take to answer: longer than the end of a run waits, which so waits for one table's attempt only."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Files of one manifest: a change of one of them writes the others' entries again."""

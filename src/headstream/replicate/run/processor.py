@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import WaitingBounds
@@ -37,8 +39,10 @@ class Processor:
         self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        # An unfinished micro-batch is read again, under another number.
-        self._left = self.parking.newest_parked() if config.accept_recreated else None
+        if config.accept_recreated:  # an unfinished micro-batch is read again, under another number, by this run or a later one
+            self.parking.note_read_again(self._now_us())
+        self._read_again = self.parking.find_read_again()
+        self._last_again: int | None = None
         self.health = TableHealth(ledger)
         self._schemas = SchemaStorage(context)
         self._stops = StoppedTables(context, self.health)
@@ -77,11 +81,9 @@ class Processor:
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
-        before = self.parking.begin_batch(batch_id)
-        if before is None and self._left is not None:
-            before = find_parked(decoded, self._left, find_raw)
+        before = self._find_before(decoded, find_raw, batch_id, read_until_us)
         is_rerun = before is not None
-        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._left is not None)
+        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._read_again is not None)
         unit = self._schemas.store_schemas(unit)
         unit = self._schemas.decode_waiting(unit)
         if before is not None:
@@ -100,6 +102,19 @@ class Processor:
         self.parking.end_batch()
         self._release_all()
         self._copies.follow()
+
+    def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
+        """Begin a micro-batch; return the coordinates of its messages that were set aside before, None if it is read first."""
+        if self._last_again not in (None, batch_id):
+            self.parking.forget_read_again()
+            self._read_again = self._last_again = None
+        before = self.parking.begin_batch(batch_id)
+        if self._read_again is not None:
+            until_us, messages = self._read_again
+            self._last_again = batch_id if read_until_us is not None and read_until_us > until_us else self._last_again
+            again = find_parked(decoded, messages, find_raw)
+            before = again if before is None else before if again is None else pa.concat_tables([before, again])
+        return before
 
     def _release(self, release: Release, held_tables: dict[Table, str]) -> set[Table]:
         """Process a release; return the tables that did not apply it."""

@@ -112,7 +112,7 @@ class ReplicateConfig:
         take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
         trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
-        max_messages_per_batch: Most messages of one micro-batch.
+        max_messages_per_batch: Most messages of one micro-batch; of a log 5 % more where that leaves nothing to read.
         max_bytes_per_batch: Most stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of Spark's
             driver. For logs only: Spark's Kafka source has no such limit.
         spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from headstream.core.codec.json_text import dump_json
 from headstream.errors import StorageError
 from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.deletion_vectors import Positions, write_vectors
@@ -184,7 +185,7 @@ def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
 def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
     # Delta demands the number of rows of a file with a vector; the other statistics are then those of deleted rows too.
     stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
-    text = json.dumps(stats, separators=(",", ":"), ensure_ascii=False)
+    text = dump_json(stats, separators=(",", ":"))
     return DataFile({**file.action, "stats": text, "dataChange": True}, vector)
 
 

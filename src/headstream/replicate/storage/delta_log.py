@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
@@ -93,8 +94,8 @@ class DataFile:
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` as the log has them; empty if it has none."""
-        found = json.loads(self.action.get("stats") or "{}")
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` with all digits of the log; empty if it has none."""
+        found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
         return found if isinstance(found, dict) else {}
 
     @property

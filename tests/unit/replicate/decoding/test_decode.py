@@ -69,11 +69,11 @@ def fill(schema_store: SchemaStore, messages: list[SourceMessage]) -> None:
         *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big"))),
     ],
 )
-@pytest.mark.parametrize("transactions", [40, pytest.param(150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("rows", "transactions"), [(10, 30), pytest.param(40, 150, marks=pytest.mark.nightly)])
 def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
-    tmp_path: Path, partial: bool, order: Any, transactions: int
+    tmp_path: Path, partial: bool, order: Any, rows: int, transactions: int
 ) -> None:
-    source = SourceDatabase(11, tables=PLAIN_TABLES, rows=40, transactions=transactions)
+    source = SourceDatabase(11, tables=PLAIN_TABLES, rows=rows, transactions=transactions)
     messages = list(source.capture(CaptureOptions(partial_images=partial, mask_order=order, deleted_columns="key")))
     schema_store = SchemaStore(tmp_path / "zone")
     fill(schema_store, messages)

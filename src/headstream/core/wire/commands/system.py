@@ -331,9 +331,6 @@ class DefaultShape(Shape):
     def to_json_value(self, value: bytes) -> list[int]:
         return list(value)
 
-    def from_json_value(self, json_value: Any, where: str) -> bytes:
-        return bytes(json_value)
-
 
 @dataclass(frozen=True, slots=True)
 class OptionDescription(Record):

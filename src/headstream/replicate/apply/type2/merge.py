@@ -124,7 +124,9 @@ class Scd2Table(RememberedTable):
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
-        if fit_columns(self.engine, self.columns, schema, self.keys) and older:
+        added = fit_columns(self.engine, self.columns, schema)
+        self._log.fit(self.columns)
+        if added and older:
             own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
