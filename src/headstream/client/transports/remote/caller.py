@@ -20,7 +20,7 @@ from headstream.core.model.identifiers import parse_number
 from headstream.core.wire.codes import Code
 from headstream.core.wire.extensions.filters import FilterMessages
 from headstream.core.wire.extensions.messages import FetchMessages
-from headstream.core.wire.extensions.topics import CreateOpenTopic, GetIdentity
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic, GetIdentity
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
