@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether a table has so many small files or deleted rows that it is folded at once, and files to fold."""
+    """Return whether the table's small files or deleted rows have reached the number at which it is folded, and files to fold."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
