@@ -35,7 +35,6 @@ SMALL_MODULES: Final = {
     "headstream.broker.commands.tokens": _COMMAND,
     "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
-    "headstream.testing.process_guard": "run as a file, by itself: it imports nothing of Headstream",
     "headstream.log.segments.send_positions": "the one cache of a segment's reader, with tests of its own",
     "headstream.cli.importing.reading": "pure: lines of a file -> messages, without a log",
     "headstream.cli.top.keys": "the terminal's keyboard, the only part that needs a terminal",

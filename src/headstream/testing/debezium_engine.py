@@ -64,7 +64,7 @@ _SETTINGS: Final = {
 
 
 class CapturedDatabase(Protocol):
-    """What the engine needs of a database: PostgresServer has it."""
+    """The members of a database that the engine uses; PostgresServer has them."""
 
     @property
     def user(self) -> str:

@@ -136,27 +136,27 @@ def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
     if before.keys != after.keys:
         was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))
         found.append(Difference("on_key_changed", f"the primary key was {was} and is now {now}"))
-    gone = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
-    respelled = {name.lower(): name for name in gone.values()}
+    dropped = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
+    respelled = {name.lower(): name for name in dropped.values()}
     for name, column in after.columns.items():
         was_column = before.columns.get(name)
         if was_column is not None:
             found += _compare_columns(name, was_column, column)
             continue
         was_spelled = respelled.get(name.lower())
-        if was_spelled is not None and before.columns[was_spelled].ordinal in gone:
+        if was_spelled is not None and before.columns[was_spelled].ordinal in dropped:
             was_column = before.columns[was_spelled]
-            del gone[was_column.ordinal]
+            del dropped[was_column.ordinal]
             found.append(Difference("on_column_renamed", f"column {was_spelled!r} is now {name!r}"))
             found += _compare_columns(name, was_column, column)
             continue
-        old_name = gone.get(column.ordinal)
+        old_name = dropped.get(column.ordinal)
         if old_name is not None and before.columns[old_name].kind == column.kind:
-            del gone[column.ordinal]
+            del dropped[column.ordinal]
             found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
         else:
             found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
-    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in gone.values()]
+    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in dropped.values()]
     return found
 
 

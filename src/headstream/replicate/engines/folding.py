@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether a table has so many small files or deleted rows that it is folded at once, and files to fold."""
+    """Return whether the table's small files or deleted rows have reached the number at which it is folded, and files to fold."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
@@ -184,15 +184,15 @@ def _fold(snapshot: LogSnapshot, chosen: Iterable[Sequence[DataFile]]) -> Folded
             writer = DataFileWriter(snapshot, group[0].partition_values)
             deleted = snapshot.deleted_rows(group)
             for file in group:
-                gone = deleted.get(file.path)
+                deleted_rows = deleted.get(file.path)
                 begin = 0
                 for rows in read_batches(snapshot, file):
                     stays = np.ones(rows.num_rows, np.bool_)
-                    if gone is not None:
-                        first, last = np.searchsorted(gone, [begin, begin + rows.num_rows])
-                        stays[gone[first:last].astype(np.int64) - begin] = False
+                    if deleted_rows is not None:
+                        first, last = np.searchsorted(deleted_rows, [begin, begin + rows.num_rows])
+                        stays[deleted_rows[first:last].astype(np.int64) - begin] = False
                     begin += rows.num_rows
-                    writer.write(rows if gone is None else rows.filter(pa.array(stays)))
+                    writer.write(rows if deleted_rows is None else rows.filter(pa.array(stays)))
             removed += group
             added += writer.finish()
     done = Folded(1, len(removed), len(added), sum(file.deleted for file in removed))

@@ -196,7 +196,7 @@ class Ledger:
         return self._select("batch = ?", (batch,))
 
     def forget_done(self, retained: Collection[int] = ()) -> None:
-        """Drop parked batches that are done, except those of some micro-batches; they are retained until the next one begins."""
+        """Drop parked batches that are done, except of the retained micro-batches, whose successor has not begun."""
         places = ", ".join("?" * len(retained))
         with self.transaction() as connection:
             connection.execute(

@@ -147,12 +147,12 @@ class TargetTable:
         given = changes.num_rows
         if isinstance(changes, SparkChanges) and changes.is_at_hand:
             changes = changes.fetch()
-        gone = given - changes.num_rows
+        left_out = given - changes.num_rows
         merged = self._merge(changes, schema, app_id, version)
         if changes_of_it is not None:
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
-        return replace(merged, left_out=merged.left_out + gone)
+        return replace(merged, left_out=merged.left_out + left_out)
 
     def _claim(self, path: Place, changes: ChangeTable | None) -> None:
         if self._owner is not None:
@@ -181,21 +181,21 @@ class TargetTable:
                 self._note_deletions()
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
-        gone = 0 if stored is None else stored.num_rows - changes.num_rows
+        left_out = 0 if stored is None else stored.num_rows - changes.num_rows
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
         placed = self._merges.placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
             self._merges.follow(seen)
             events = read_events(placed, schema.metadata, self._merges.known_columns(schema.types, table))
             rejected = self._merges.decide(by_coordinates(events.rejected), table, app_id, version)
-            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, gone)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, left_out)
         placed, rejected = without_forgotten(placed, table, self._state.forgotten)
         collapsed = table.collapse(placed, schema.metadata, self._merges.known_columns(schema.types, table))
         rejected = self._merges.decide(rejected | by_coordinates(collapsed.rejected), table, app_id, version)
         self._merges.follow(seen)
         counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         self._note_deletions()
-        return Merged(counts, rejected, gone)
+        return Merged(counts, rejected, left_out)
 
     def _note_deletions(self) -> None:
         assert self._tombstones is not None

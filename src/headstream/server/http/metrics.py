@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 
-_OTHERS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
+_REMAINING: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
 """Transitions that are no deliveries of messages: they have metrics of their own."""
 _LABELS: Final = ["stream", "topic", "group"]
 
@@ -149,7 +149,7 @@ def describe_deliveries(
         "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
     )
     for kind, count in counts.items():
-        if kind not in _OTHERS:
+        if kind not in _REMAINING:
             transitions.add_metric([kind.value], count)
     yield transitions
     state_changes = CounterMetricFamily(

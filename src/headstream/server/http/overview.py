@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.core.wire.commands.system import GetStats, Stats
 from headstream.core.wire.commands.users import GetUser, UserDetails
 from headstream.core.wire.extensions.groups import ListGroupLags
-from headstream.core.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
+from headstream.core.wire.extensions.topic_options import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
 from headstream.errors import NotFoundError, PermissionDeniedError
 from headstream.version import __version__
 

@@ -460,7 +460,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 break
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._notified.wait(), left_s)
-            if fetch.is_patient:
+            if fetch.waits_for_bytes:
                 await asyncio.sleep(min(_AGAIN_S, left_s))
         if fetch.id:
             fetch.finish()

@@ -37,7 +37,7 @@ if TYPE_CHECKING or HAS_LIMITS:
 else:
 
     class ReadLimit:
-        """Stands for the class that this version lacks: Spark creates and asks for none."""
+        """Placeholder for the class that this version lacks; Spark does not use it."""
 
     class SupportsTriggerAvailableNow:
         """As ReadLimit: this version reads everything up to the end in one micro-batch."""

@@ -131,7 +131,9 @@ def _parse_partitions(option: str, text: str, subscription: Subscription, advice
         raise InvalidOptionError(f"{option} cannot be read: {text!r}", advice=advice) from None
     for partition in partitions:
         if not subscription.has(partition):
-            raise InvalidOptionError(f"{option} names {partition}, which {subscription.option} does not", advice="Add it there")
+            raise InvalidOptionError(
+                f"{option} names {partition}, which is not in {subscription.option}", advice="Add it to that option"
+            )
     return partitions
 
 

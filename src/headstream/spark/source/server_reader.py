@@ -19,7 +19,7 @@ from headstream.core.filters.filter import Filter
 from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PollingStrategy
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 from headstream.core.wire.statuses import Status
 from headstream.errors import (
     HeaderError,

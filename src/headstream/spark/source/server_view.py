@@ -11,7 +11,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.topology import Topic
 from headstream.core.wire.extensions.messages import MeasuredRange, MeasureRange
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 from headstream.errors import CorruptSendError, NotALogError
 from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.source.log_view import LogView, SeenTopic

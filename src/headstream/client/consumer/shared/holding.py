@@ -121,8 +121,8 @@ class Holding:
 
     def drop(self, partition: int, generation: int) -> None:
         """Forget the messages of a partition that was purged."""
-        gone = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
-        for place in gone:
+        lost = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
+        for place in lost:
             del self.held[place]
         self.buffer = deque(each for each in self.buffer if (each.partition, each.offset) in self.held)
         self.unfetched = deque(

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from headstream.client.transports.remote.address import PASSWORD_VARIABLE, USERNAME_VARIABLE, restore_slashes
-from headstream.core.codec.kafka.topics import DEFAULT_STREAM
+from headstream.core.codec.kafka.topic_names import DEFAULT_STREAM
 from headstream.core.model.topology import KafkaHeaders, check_kafka_headers
 from headstream.errors import InvalidOptionError, InvalidUrlError
 

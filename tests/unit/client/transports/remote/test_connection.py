@@ -11,7 +11,7 @@ import pytest
 import headstream as hs
 from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.extensions.topics import GetIdentity, ListOpenTopics
+from headstream.core.wire.extensions.topic_options import GetIdentity, ListOpenTopics
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.errors import AuthenticationError, OutcomeUnknownError, ServerError, ServerUnreachableError
