@@ -1,12 +1,14 @@
 """Changes of small tables that other systems get too, with the rows that the source has afterwards: see beside_auto_cdc.py.
 
-Headstream gets Replicate's messages. The others get rows, prepared as well as their caller can: a change of key is a deletion and
-an upsert, and columns that a message omits are null.
+Headstream gets Replicate's messages, or Debezium's: there a column that is not sent has the placeholder, as a large column of
+PostgreSQL; columns that a case omits are texts. The others get rows, prepared as well as their caller can: a change of key is a
+deletion and an upsert, and columns that a message omits are null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +30,15 @@ from headstream.replicate.codec import (
 )
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
 _KEY: Final = ColumnMetadata("id", 1, "INT4", primary_key_position=1)
 _NAME: Final = ColumnMetadata("name", 2, "WSTRING", 20)
 _NARROW: Final = (_KEY, _NAME, ColumnMetadata("price", 3, "INT4"))
 _WIDE: Final = (_KEY, _NAME, ColumnMetadata("price", 3, "INT8"))
 _MORE: Final = (*_NARROW, ColumnMetadata("place", 4, "WSTRING", 20))
+_CONNECT: Final = {"INT4": "int32", "INT8": "int64"}
+_PLACEHOLDER: Final = "__debezium_unavailable_value"
 _ARROW: Final = {"INT4": pa.int32(), "INT8": pa.int64(), "WSTRING": pa.string()}
 Row = dict[str, Any]
 
@@ -140,22 +145,24 @@ def plain_schema(columns: tuple[ColumnMetadata, ...]) -> pa.Schema:
 def find_difference(case: Case, found: Iterable[Row]) -> str:
     """Return `right`, or what is in the table instead of the source's rows."""
     rows = [{name: row.get(name) for name in ("id", "name", "price", "place") if name in row} for row in found]
+    rows = [row | {"price": int(row["price"])} if isinstance(row["price"], str) else row for row in rows]
     rows.sort(key=lambda row: (row["id"], str(row)))
     if rows == list(case.rows):
         return "right"
     return "wrong: " + (", ".join("(" + ", ".join(map(str, row.values())) + ")" for row in rows) or "no row")
 
 
-def run_cases(spark: SparkSession, work: Path) -> list[str]:
+def run_cases(spark: SparkSession, work: Path, *, debezium: bool = False) -> list[str]:
     """Run all cases in a pipeline of Headstream, and return what became of each."""
     url = (work / "log").as_uri()
     with connect(url) as log:
-        log.create_topic("cdc/data")
+        log.create_topic("cdc/data", limits="wide")
         log.create_topic("cdc/metadata")
     config = ReplicateConfig(
         source=url,
         topics=("cdc/data",),
-        metadata=("cdc/metadata",),
+        metadata=() if debezium else ("cdc/metadata",),
+        debezium=DebeziumSettings() if debezium else None,
         tables=work / "tables",
         checkpoint=work / "checkpoint",
         once=True,
@@ -165,6 +172,10 @@ def run_cases(spark: SparkSession, work: Path) -> list[str]:
         with connect(url) as log, log.producer("cdc/data") as data, log.producer("cdc/metadata") as metadata:
             for number, case in enumerate(CASES):
                 for event in case.runs[run] if run < len(case.runs) else ():
+                    if debezium:
+                        for key, value, headers in _debezium_messages(number, case, event):
+                            data.send(value, key=key, headers=headers)
+                        continue
                     version = _version(number, event.columns)
                     if version.schema_id not in known:
                         known[version.schema_id] = version
@@ -176,6 +187,40 @@ def run_cases(spark: SparkSession, work: Path) -> list[str]:
         find_difference(case, DeltaTable(str(work / f"tables/shop/case{number}")).to_pyarrow_table().to_pylist())
         for number, case in enumerate(CASES)
     ]
+
+
+def _debezium_messages(number: int, case: Case, event: Event) -> Iterator[tuple[bytes, bytes, dict[str, bytes]]]:
+    """Yield key, value and headers of a change's messages: of a change of key a deletion and an insertion."""
+    names = [column.name for column in event.columns]
+    omitted = {name for each in sum(case.runs, ()) if each.verb != "DELETE" for name in names if name not in each.row}
+    omitted -= {"place"}
+    kinds = {c.name: "string" if c.name in omitted or c.type == "WSTRING" else _CONNECT[c.type] for c in event.columns}
+    fields = [{"type": kind, "optional": True, "field": name} for name, kind in kinds.items()]
+    row = {name: event.row.get(name, _PLACEHOLDER) for name in names}
+    row = {name: str(value) if kinds[name] == "string" else value for name, value in row.items()}
+    bare = dict.fromkeys(names) | {"id": event.row["id"] if event.old_key is None else event.old_key}
+    source = {
+        "connector": "postgresql",
+        "name": "shop",
+        "ts_ms": 1,
+        "snapshot": "false",
+        "schema": "shop",
+        "table": f"case{number}",
+    }
+    source |= {"lsn": event.at * 10, "sequence": f'["{event.at * 10 - 1}","{event.at * 10}"]'}
+
+    def message(operation: str, before: Row | None, after: Row | None) -> bytes:
+        struct = {"type": "struct", "optional": True, "fields": fields}
+        members = [{**struct, "field": "before"}, {**struct, "field": "after"}, {"type": "string", "field": "op"}]
+        payload = {"before": before, "after": after, "source": source, "op": operation}
+        return json.dumps({"schema": {"type": "struct", "fields": members}, "payload": payload}, separators=(",", ":")).encode()
+
+    key, old = (json.dumps({"id": value}).encode() for value in (event.row["id"], bare["id"]))
+    if event.verb == "DELETE" or event.old_key is not None:
+        yield old, message("d", bare, None), {"__debezium.newkey": key} if event.old_key is not None else {}
+    if event.verb != "DELETE":
+        headers = {"__debezium.oldkey": old} if event.old_key is not None else {}
+        yield key, message("u" if event.verb == "UPDATE" and not headers else "c", None, row), headers
 
 
 def _version(number: int, columns: tuple[ColumnMetadata, ...]) -> TableMetadata:

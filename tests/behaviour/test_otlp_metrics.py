@@ -122,7 +122,7 @@ def test_a_mirror_sends_its_metrics(tmp_path: Path) -> None:
 def test_a_pipeline_sends_the_metrics_of_its_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(tmp_path / "pipeline")
     work.process(work.raw([message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))]), 0)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     families = list(describe_pipeline(read_status(work.ledger, work.now_us)))
     with OtlpCollector() as collector:
         for name, value in collector.variables.items():

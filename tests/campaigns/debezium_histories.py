@@ -7,6 +7,7 @@ One seed decides the rows and the steps:
     changes         of every type; parts of a row, with TOASTed values untouched; of keys, swapped keys; of rows without a key
     transactions    over several tables, of several connections at once, rolled back, a row deleted and inserted again
     tables          columns added, dropped and widened; truncated
+    pipelines       of whole transactions; of type 2, whose current rows are compared
     accidents       the engine, the server and the pipeline are killed; a snapshot begins again, with a new slot
 """
 
@@ -30,8 +31,7 @@ from pyspark.sql import SparkSession
 
 from headstream.connect import connect
 from headstream.replicate.run.pipeline import ReplicatePipeline
-from headstream.replicate.settings.config import ReplicateConfig
-from headstream.replicate.settings.debezium_settings import DebeziumSettings
+from headstream.replicate.settings.config_file import load_config
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import DebeziumEngine, PostgresServer
 from headstream.testing.temporary_server import HOST, find_free_ports
@@ -112,7 +112,7 @@ class DebeziumHistory:
     def __init__(self, seed: int, spark: SparkSession | None = None) -> None:
         self.counts = Counter[str]()
         self._seed, self._rng, self._spark = seed, random.Random(seed), spark
-        self._atomic = seed % 3 == 0
+        self._atomic, self._has_history = seed % 3 == 0, seed % 4 == 2
         self._columns = {table: list(columns) for table, columns in _COLUMNS.items()}
         self._added = 0
         self._topics = (*(f"shop/public.{table}" for table in _TABLES), "shop/transaction")
@@ -177,39 +177,26 @@ class DebeziumHistory:
 
     def _apply(self, server: ServerProcess) -> None:
         """Apply what was sent."""
+        path = self._directory / "pipeline.toml"
+        lines = [f'source = "{_url(server)}"', f"topics = {json.dumps(self._topics)}", f"atomic = {str(self._atomic).lower()}"]
+        lines += ['tables = "tables"', 'checkpoint = "checkpoint"', "[debezium]"]
+        lines += [f'[table."public.{table}"]\nscd_type = 2' for table, keys in _TABLES.items() if keys and self._has_history]
+        path.write_text("\n".join(lines))
         if self._spark is not None:
-            config = ReplicateConfig(
-                source=_url(server), topics=self._topics, debezium=DebeziumSettings(), tables=self._directory / "tables",
-                checkpoint=self._directory / "checkpoint", once=True, atomic=self._atomic,
-            )  # fmt: skip
-            summary = ReplicatePipeline(self._spark, config).run().to_dict()
+            summary = ReplicatePipeline(self._spark, load_config(path, {"once": True})).run().to_dict()
         else:
             if self._rng.random() < 0.5:
                 self._count("pipeline killed")
                 tables = self._directory / "tables"
-                job = self._job(server)
-                job.kill_at_work(
+                self._job(path).kill_at_work(
                     lambda: len(list(tables.rglob("_delta_log/*.json"))), self._rng.randint(1, 3), self._rng.random() / 10
                 )
-            summary = json.loads(self._job(server).finish())
+            summary = json.loads(self._job(path).finish())
         assert (summary["dead"], summary["parked"], summary["delayed"]) == (0, 0, 0), f"seed {self._seed}: {summary}"
 
-    def _job(self, server: ServerProcess) -> Job:
-        command = [
-            sys.executable,
-            "-m",
-            "headstream.cli",
-            "replicate",
-            "run",
-            "--once",
-            "--output",
-            "json",
-            "--format",
-            "debezium",
-        ]
-        command += ["--source", _url(server), "--topics", ",".join(self._topics), "--tables", str(self._directory / "tables")]
-        command += ["--checkpoint", str(self._directory / "checkpoint"), *(["--atomic"] if self._atomic else [])]
-        return Job(command, self._directory)
+    def _job(self, config: Path) -> Job:
+        options = ["--once", "--output", "json", "--config", str(config)]
+        return Job([sys.executable, "-m", "headstream.cli", "replicate", "run", *options], self._directory)
 
     # The work in the database.
 
@@ -336,7 +323,8 @@ class DebeziumHistory:
                 wanted = [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
             place = table_path(self._directory / "tables", "public", table)
             found = DeltaTable(str(place)).to_pyarrow_table().to_pylist() if (place / "_delta_log").exists() else []
-            lake = [{name: _plain(row.get(name), lake=True) for name in names} for row in found]
+            current = [row for row in found if row.get("_hs_current", True)]
+            lake = [{name: _plain(row.get(name), lake=True) for name in names} for row in current]
 
             def order(row: dict[str, Any], keys: tuple[str, ...] = keys) -> str:
                 return repr([row[name] for name in keys] or row)

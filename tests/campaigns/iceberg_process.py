@@ -235,6 +235,7 @@ class Rounds:
         found, expected = iceberg_rows(table, older[0]), delta_rows(path, older[1])
         assert found == expected, f"{name}, snapshot of version {older[1]}: {_differing(found, expected)}"
         place = {"schema": name[0], "name": name[1], "location": table.metadata_location, "version": version}
+        place |= {"columns": str(table.schema())}
         return place | {"older": older if older[1] != version else None}
 
 

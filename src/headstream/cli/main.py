@@ -59,7 +59,7 @@ COMMANDS: Final = {
     "backup": LazyCommand("backup", "backup", "Copy a complete log while it is being written."),
     "erase": LazyCommand("erasure", "erase", "Erase the messages that match a filter, with their bytes."),
     "replicate": LazyCommand(
-        "replicate.command", "replicate", "Qlik Replicate: turn its messages into Delta tables, inspect them."
+        "replicate.command", "replicate", "Qlik Replicate, Debezium: turn their messages into Delta tables, inspect them."
     ),
     "completion": LazyCommand("completion", "completion", "Print a script that completes commands and topics."),
     "jars": LazyCommand("jars", "jars", "Download the JVM's jars that Spark needs."),

@@ -78,7 +78,9 @@ def run_postgres_demo(console: Console) -> None:
 
 def _change(console: Console, source: PostgresServer, server: LocalServer) -> None:
     """Let Debezium send a snapshot and some changes."""
-    console.print(f"[bold]2. Debezium[/] sends its changes to Headstream's listener for Kafka's clients, {_port(server)}")
+    console.print(
+        f"[bold]2. Debezium[/] sends its changes to Headstream's listener for Kafka's clients, port {server.kafka_address[1]}"
+    )
     with DebeziumEngine(source, server.kafka_address, start_seconds=180) as engine:
         with console.status("a snapshot; the first time, Debezium's jars are downloaded"):
             engine.flush()
@@ -87,13 +89,6 @@ def _change(console: Console, source: PostgresServer, server: LocalServer) -> No
             source.execute(sql)
             console.print(f"   {title}")
         engine.flush()
-    with connect(server.url) as log:
-        counts = {each.name: each.messages_count for each in log.topics()}
-    console.print(f"   {sum(counts.values()):,} messages in {len(counts)} topics")
-
-
-def _port(server: LocalServer) -> str:
-    return f"port {server.kafka_address[1]}"
 
 
 def _apply(console: Console, directory: Path, source: PostgresServer, server: LocalServer) -> None:
@@ -105,7 +100,7 @@ def _apply(console: Console, directory: Path, source: PostgresServer, server: Lo
     try:
         with console.status("applying"):
             summary = _run(spark, directory, server.url)
-        console.print(f"   {summary.changes:,} changes applied in {summary.seconds:.1f} s, {summary.dead} dead letters")
+        console.print(f"   {summary.messages:,} messages read, {summary.changes:,} changes applied in {summary.seconds:.1f} s")
         with console.status("comparing"):
             is_equal = _compare(console, spark, directory, source)
     finally:

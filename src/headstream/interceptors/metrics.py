@@ -25,7 +25,7 @@ _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 
 @dataclass(slots=True)
 class _Counts:
-    """What a client has done in one topic."""
+    """Counts of a client in one topic."""
 
     sent: int = 0
     sent_bytes: int = 0

@@ -19,13 +19,12 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.sessions.jar_sets import DEBEZIUM
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
-from headstream.testing.postgresql import PostgresServer
 from headstream.testing.temporary_server import LOOK_SECONDS, TemporaryServer
 
 _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
@@ -34,10 +33,6 @@ _OFFSETS: Final = "offsets.dat"
 _STARTS: Final = 4
 """Most starts while one mark is awaited."""
 _MARK_SECONDS: Final = 1.0
-_MARK: Final = """
-CREATE TABLE IF NOT EXISTS headstream_marks (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
-INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
-"""
 _FORGET: Final = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;
 SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}' AND NOT active;
@@ -68,22 +63,47 @@ _SETTINGS: Final = {
 }
 
 
+class CapturedDatabase(Protocol):
+    """What the engine needs of a database: PostgresServer has it."""
+
+    @property
+    def user(self) -> str:
+        """A user who may replicate."""
+
+    @property
+    def password(self) -> str:
+        """Of the user."""
+
+    @property
+    def port(self) -> int:
+        """Its port of the loopback address."""
+
+    def execute(self, sql: str) -> str:
+        """Run statements and return their output."""
+
+
 class DebeziumEngine(TemporaryServer):
     """The engine of one connector, running from start() to stop() or within a `with` statement.
 
-    After kill(), start() continues behind the offsets that it has stored. Topics begin with `shop`; create them in a Headstream
+    After kill(), start() continues after the stored offsets. Topics begin with `shop`; create them in a Headstream
     with `limits="wide"` before a table has a change.
 
     Args:
         source: A running database with `wal_level` logical.
         kafka: Host and port of Headstream's listener, at which it logs in as the root user with the default password.
-        settings: More settings of the connector; those of the producer begin with `producer.`.
+        settings: More settings of the connector; settings of the producer begin with `producer.`.
         start_seconds: Timeout of a start and of flush(), seconds.
     """
 
+    _jars = DEBEZIUM
+    _mark = """
+CREATE TABLE IF NOT EXISTS headstream_marks (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
+"""
+
     def __init__(
         self,
-        source: PostgresServer,
+        source: CapturedDatabase,
         kafka: tuple[str, int],
         *,
         settings: Mapping[str, str] | None = None,
@@ -108,25 +128,24 @@ class DebeziumEngine(TemporaryServer):
             EnvironmentSetupError: it is not sent in time, or the engine ends again and again; the text has the end of its log.
         """
         marks = self._home() / _MARKS
-        first = int(self._source.execute(_MARK))
+        first = int(self._source.execute(self._mark))
         begun = marked = time.monotonic()
         starts = 0
         while max(_sent_marks(marks), default=0) < first:
             if not self.is_running:
                 starts += 1
-                self._end(b"keep")
                 self.start()
             now = time.monotonic()
             if starts == _STARTS or now > begun + self._start_seconds:
                 raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
             if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing of the tables after it
-                self._source.execute(_MARK)
+                self._source.execute(self._mark)
                 marked = now
             time.sleep(LOOK_SECONDS)
 
     @property
     def has_snapshot(self) -> bool:
-        """Whether its offsets are those of a complete snapshot, behind which it continues; ClosedError: it was not started."""
+        """Whether its offsets include a complete snapshot, after which it continues; ClosedError: it was not started."""
         offsets = self._home() / _OFFSETS
         stored = offsets.read_bytes() if offsets.exists() else b""
         return b'"lsn' in stored and (b'"snapshot' not in stored or b'"snapshot_completed":true' in stored)
@@ -150,7 +169,7 @@ class DebeziumEngine(TemporaryServer):
         (directory / "engine.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def _command(self, directory: Path) -> list[str]:
-        jars = fetch(jar_set=DEBEZIUM)
+        jars = fetch(jar_set=self._jars)
         command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
         return [*command, str(_PROGRAM), str(directory / "engine.properties")]

@@ -1,4 +1,4 @@
-"""What the servers for tests have in common: a program with a temporary directory, which ends with the process that started it.
+"""The base of servers for tests: a program with a temporary directory, which ends with the process that started it.
 
 The program runs under process_guard, so that an interrupted or killed test run leaves neither a process nor files.
 """
@@ -68,8 +68,11 @@ class TemporaryServer:
             JarsError: its jars are missing and cannot be downloaded.
             EnvironmentSetupError: its programs are missing, or it did not start; the text has the end of its log.
         """
+        if self.is_running:
+            return self
+        self._end(b"keep")  # a process that has exited by itself
         is_new = self._directory is None
-        for attempt in range(_ATTEMPTS if not self.is_running else 0):
+        for attempt in range(_ATTEMPTS):
             try:
                 self._launch()
                 if is_new:
@@ -181,7 +184,7 @@ def find_free_ports() -> tuple[int, int]:
 
 
 def _bind(to_bind: socket.socket) -> int:
-    """Bind a socket to a port below those of outgoing connections, of which tests make many, and return it."""
+    """Bind a socket to a port below the range of outgoing connections, of which tests make many, and return it."""
     for _ in range(_PORT_ATTEMPTS):
         with contextlib.suppress(OSError):
             to_bind.bind((HOST, random.randrange(*_PORTS)))

@@ -11,22 +11,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headstream import connect
 from headstream.replicate.compare.comparison import CompareSettings, TableResult
 from headstream.replicate.compare.repair import describe_repair, newest_sequence, sequence_after
 from headstream.replicate.compare.source_database import JdbcAccess
 from headstream.replicate.compare.tables import Compared, compare_tables
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import Requests
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.table_settings import TableRule, TableRules
 from headstream.testing import CaptureOptions, PostgresServer, SourceDatabase
-from tests.integration.replicate.test_pipeline import Run
+from tests.integration.replicate.test_pipeline import DATA, Run
+from tests.support.replicate.debezium_messages import envelope, key_of
 from tests.support.replicate.source_rows import fill_postgres, run_sql
 from tests.support.server.kafka_listeners import wait_until
 
 pytestmark = pytest.mark.spark
 
 QUICK = CompareSettings(limit=50, connections=2, capture_lag_us=0, wait_us=1_000_000)
-TYPE_2 = TableRules(rules=(TableRule("SHOP.order_lines", {"scd_type": 2}),))
+TYPE_2 = TableRules(rules=tuple(TableRule(table, {"scd_type": 2}) for table in ("SHOP.order_lines", "shop.kit")))
 
 
 def compare(
@@ -153,6 +156,35 @@ def test_compare_reports_no_row_that_the_running_pipeline_applies_later(
     assert found.result.error is None
     assert found.result.has_passed
     assert (found.result.late, [tuple(each.key.values()) for each in found.result.differences]) == (1, [wrong_row])
+
+
+@pytest.mark.nightly
+def test_compare_repairs_rows_that_debezium_captured_and_later_changes_win(
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    run = Run(spark, tmp_path)
+
+    def apply(*changes: tuple[str, int, str, int]) -> None:
+        with connect(run.url) as log, log.producer(DATA) as producer:
+            for operation, number, name, lsn in changes:
+                row = {"id": number, "name": name, "price": str(number)}
+                place = {"lsn": lsn, "sequence": f'["{lsn - 1}","{lsn}"]'}
+                images = (None, row) if operation == "d" else (row, None)
+                producer.send(envelope(operation, *images, **place), key=key_of(id=number))
+        summary = run.run(rules=TYPE_2, debezium=DebeziumSettings())
+        assert (summary.dead, summary.parked) == (0, 0)
+
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.kit (id bigint PRIMARY KEY, name text, price text)")
+    postgres.execute("INSERT INTO shop.kit SELECT n, 'n' || n, n FROM generate_series(1, 4) n")
+    apply(("c", 1, "n1", 10), ("c", 2, "old", 20), ("c", 4, "n4", 25), ("c", 9, "gone", 30), ("d", 4, "n4", 40))
+    (found,) = compare(run, postgres, [("shop", "kit")]).values()
+    assert kinds(found.result) == ["changed", "extra", "missing", "missing"]
+    request_repair(run, [found])
+    run.run(rules=TYPE_2, debezium=DebeziumSettings())
+    assert [wrong(each.result) for each in compare(run, postgres, [("shop", "kit")]).values()] == [[]]
+    postgres.execute("UPDATE shop.kit SET name = 'new' WHERE id IN (2, 4); DELETE FROM shop.kit WHERE id = 3")
+    apply(("u", 2, "new", 50), ("u", 4, "new", 51), ("d", 3, "n3", 52), ("u", 2, "late", 19))
+    assert [wrong(each.result) for each in compare(run, postgres, [("shop", "kit")]).values()] == [[]]
 
 
 @pytest.mark.nightly

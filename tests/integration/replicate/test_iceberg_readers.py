@@ -23,6 +23,7 @@ from headstream.replicate.iceberg.mirror import DELTA_VERSION, TableMirror
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
+from headstream.testing import PostgresServer
 from tests.campaigns.iceberg_histories import IcebergHistory
 from tests.campaigns.iceberg_rounds import IcebergRounds
 from tests.support.replicate.iceberg_readers import DuckReader, FaultyCatalog, RestCatalogServer, SparkReader, as_compared
@@ -217,7 +218,7 @@ def test_mirrors_that_commit_at_once_make_one_snapshot_of_a_version(rest: RestCa
 def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
     rest: RestCatalogServer, tmp_path: Path, schema: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "ANSWER_S", (5.0, 1.0))
+    monkeypatch.setattr(access, "ANSWER_S", 1.0)
     with FaultyCatalog(rest.uri) as faulty:
         settings = IcebergSettings(catalog={"type": "rest", "uri": faulty.uri})
         config = ReplicateConfig(
@@ -250,3 +251,11 @@ def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
 def wait_for(mirrors: IcebergMirrors, is_so: Callable[[], bool]) -> None:
     with mirrors._attempts.changed:
         assert mirrors._attempts.changed.wait_for(is_so, 60)
+
+
+def test_a_catalog_in_postgresql_has_the_rows_of_the_delta_tables() -> None:
+    with PostgresServer() as server:
+        address = server.url.replace("postgresql://", "postgresql+psycopg://")
+        history = IcebergRounds(5, 4, catalog={"type": "sql", "uri": address})
+        history.run()
+    assert history.counts["compared with pyiceberg"] > 4

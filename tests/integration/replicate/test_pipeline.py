@@ -22,7 +22,7 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.tables.tables import table_path
@@ -264,7 +264,7 @@ def test_pipeline_applies_the_real_samples(run: Run) -> None:
 
 
 CRASH_POINTS = [
-    (SchemaZone, "add", 3),
+    (SchemaStore, "add", 3),
     (ParkingLot, "park", 1),
     (Ledger, "add", 1),
     (Ledger, "add", 2),

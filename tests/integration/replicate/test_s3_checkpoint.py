@@ -194,7 +194,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
     work = make_work(tmp_path / "work", place)
     later = make_table(schema_id="9" * 32, table="later")
     work.send(METADATA, change(1))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     work.checkpoint_store.save()
     with read_pipelines([place / "checkpoint"], needs_right=True) as pipelines, serving(pipelines=pipelines) as http:
         http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("cdc/data"), 1, Limits.WIDE))
@@ -288,7 +288,7 @@ def test_status_parked_and_requests_work_on_the_uri_while_the_pipeline_runs(
     work.send(change(1))
     work.processor.sweep()
     work.send(METADATA, change(2))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     work.checkpoint_store.save()
     status = run("status")
     assert (status["dead"], status["run"]["dead"]) == (1, 1)

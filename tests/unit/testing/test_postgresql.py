@@ -72,8 +72,9 @@ def test_postgres_leaves_nothing_behind_when_its_starter_is_killed(
 def test_find_postgresql_says_what_to_install_when_it_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(postgresql, "_DEBIAN", tmp_path)
-    with pytest.raises(EnvironmentSetupError, match="apt-get install postgresql"):
-        postgresql.find_postgresql()
+    with pytest.raises(EnvironmentSetupError, match="apt-get install postgresql"), PostgresServer(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def _segment(home: Path) -> str:

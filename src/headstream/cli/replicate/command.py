@@ -39,12 +39,14 @@ _SIZE: Final = Checked("size", parse_size_bytes)
 
 @click.group()
 def replicate() -> None:
-    """Qlik Replicate: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
+    """Qlik Replicate and Debezium: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
 
     \b
     Examples:
       headstream replicate run --source file:///var/lib/cdc --topics cdc/data --metadata cdc/metadata \\
           --tables /data/tables --checkpoint /data/checkpoint --once
+      headstream replicate run --format debezium --source kafka://kafka:9092 --topics shop.public.orders \\
+          --tables /data/tables --checkpoint /data/checkpoint
       headstream replicate status --checkpoint /data/checkpoint
       headstream replicate inspect message.bin
     """

@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an open message, those of a key in their order, and return whether it waits for none."""
+        """Add an open message, after earlier messages of its key, and return whether it waits for none of them."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -106,7 +106,7 @@ class LeaseKeys:
             heapq.heappush(self._ready, offset)
 
     def take(self, count: int, pending: OffsetRanges) -> list[int]:
-        """Return at most so many of the messages that can be leased and wait for no other, in the order of their offsets."""
+        """Return messages that can be leased and wait for no other, at most `count`, by ascending offset."""
         taken: list[int] = []
         while self._ready and len(taken) < count:
             offset = heapq.heappop(self._ready)

@@ -11,7 +11,7 @@ and the result does not depend on the order of changes, on their micro-batches, 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
     an insert           writes every column (a full load's row too), those that its schema does not have with null
-    an update           writes the columns that it carries, at most those of its schema: columns dropped at the source remain
+    an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
 Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the other
 changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.

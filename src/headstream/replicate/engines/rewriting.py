@@ -24,7 +24,7 @@ _LEAST_COLUMNS: Final = 100
 """With fewer, a merge costs less than 0.2 CPU seconds."""
 _ROWS_PER_COLUMN: Final = 2
 """Most rows, times the number of columns: a merge's fixed cost grows with the square of that number, about 4 CPU seconds with
-1,000 columns; reading and writing that many rows of so many columns takes less than half of it."""
+1,000 columns; reading and writing 1,000 columns of these rows takes less than half of it."""
 _MOST_BYTES: Final = 16 << 20
 """Most bytes of the table's files; the rows are held in memory."""
 _FILES_ONLY: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration", "delta.checkpointInterval")

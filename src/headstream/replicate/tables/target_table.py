@@ -21,6 +21,7 @@ from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures
+from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
@@ -40,8 +41,8 @@ __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FURTHER_SNAPSHOT: Final = (
-    "%s has no key, and a further snapshot of it has begun. Rows that were committed when it began are there twice, unless the "
-    "connector's replication slot was dropped before: then drop the slot and its offsets, and let it take another snapshot"
+    "%s has no key, and a further snapshot of it has begun. From PostgreSQL, rows that were committed when it began are there "
+    "twice, unless the connector's replication slot was dropped before: drop slot and offsets, and let it take another snapshot"
 )
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
@@ -63,8 +64,8 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
         return changes, {}
     rows = changes.take(pa.array(places, pa.int64()))
     known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
-    columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
-    keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
+    own = in_table_types(rows.select([key for key in table.keys if key in rows.schema.names]), table.columns)
+    keys = list(zip(*(column.to_pylist() for column in own.columns), strict=True)) if own.num_columns == len(table.keys) else []
     lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
     reason = f"older than the remembered deletions (from {forgotten}), and its row is missing"
     numbers = pa.array(sorted(lost), pa.int64())

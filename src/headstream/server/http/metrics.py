@@ -37,7 +37,7 @@ def describe_server(
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
 ) -> Iterator[Metric]:
-    """Yield the metrics of a server, without those of deliveries and removals.
+    """Yield the metrics of a server, except of deliveries and removals.
 
     Args:
         filters: Messages that filters have examined, and of those, messages that they could not be applied to.

@@ -117,7 +117,7 @@ _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
 
 _FEW_MESSAGES: Final = 20
-"""Up to so many are encoded as JSON in the event loop; more on a worker thread."""
+"""Most messages that are encoded as JSON in the event loop; more are encoded on a worker thread."""
 
 _QUICK: Final = codes_where(lambda row: row.is_quick)
 

@@ -53,7 +53,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedKafka(Protocol):
-    """What all connections of the listener share."""
+    """Objects that all connections of the listener share."""
 
     context: ListenerContext
     workers: Workers

@@ -1,4 +1,4 @@
-"""What the versions of PySpark lack that the source and the sink run on; 4.2 has everything.
+"""Features that PySpark's versions lack for the source and the sink; 4.2 has all of them.
 
 4.0, 4.1   have no limits of a micro-batch: Spark asks latestOffset() for the end alone, without a start and a limit
 4.0        has no DataSourceStreamArrowWriter; it hands record batches to each DataSourceArrowWriter, also if it writes a stream

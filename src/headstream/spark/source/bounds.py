@@ -76,7 +76,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
 
 
 def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
-    """Return where a batch read ends; `latest` by default. Arguments and errors are those of parse_starting()."""
+    """Return where a batch read ends; `latest` by default. Arguments and errors are as for parse_starting()."""
     option = _one_of(given, ENDING_OPTIONS)
     if option != "endingOffsets":
         return _parse_times(option, given[option.lower()], subscription, or_latest=True)

@@ -1,6 +1,6 @@
 """Tasks on executors for a log behind a server: ranges of offsets -> stored messages, one fetch ahead.
 
-The server applies a filter, and sends what matches. Its bytes are decoded like those of files (reader.py).
+The server applies a filter, and sends the messages that match. Its bytes are decoded like files (reader.py).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ServerView(LogView):
         return self._measure(partition, from_offset, until_offset, 0).size_bytes
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within so many bytes; the first send's end if it is larger."""
+        """Return the end of the last send within a number of bytes; the first send's end if it is larger."""
         return self._measure(partition, from_offset, _LAST_OFFSET, size_bytes).reached_offset
 
     def _measure(self, partition: TopicPartition, from_offset: int, until_offset: int, size_bytes: int) -> MeasuredRange:

@@ -198,7 +198,7 @@ def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Com
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
-def test_an_extension_is_itself_over_http(command: Command[Any]) -> None:
+def test_an_extension_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
     asked = command.to_json()
     found = find_route(asked.method, asked.path)
     assert found is not None

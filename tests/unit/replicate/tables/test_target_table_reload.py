@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.tables.table_memory import TableMemory
 from tests.support.crashes import CrashError
-from tests.support.replicate.change_tables import change, sequence
+from tests.support.replicate.change_tables import METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
 
 
@@ -50,6 +52,24 @@ def test_a_reload_removes_rows_that_vanished_once_a_change_says_that_it_is_over(
     assert target.names() == {1: "after"}
     target.apply(update(2, "a late one", at=9))
     assert set(target.names()) == {1}, "what a finished load did not bring stays away"
+
+
+@pytest.mark.parametrize("keys", [{1, 2, 3}, {3}], ids=["rows", "one row"])
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_snapshot_whose_last_row_is_marked_replaces_the_one_before_without_a_further_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_key: bool, keys: set[int]
+) -> None:
+    columns = METADATA.columns if has_key else tuple(replace(column, primary_key_position=0) for column in METADATA.columns)
+    target, second = Target(tmp_path, load_gap_us=300_000_000), 10_000_000
+    for at_us in (second, 2 * second):
+        rows = [load(key + at_us, "a", logged_us=at_us + key) | {"_hs_offset": at_us + key} for key in sorted(keys)]
+        marks = [("load", min(keys)), ("loaded", max(keys))][-len(keys) :]
+        target.tables.note(TableNotice("shop", "orders", kind, "", at_us + key) for kind, key in marks)
+        rows = [{name: value for name, value in row.items() if has_key or not name.startswith("_hs_old.")} for row in rows]
+        target.apply(*rows, metadata=replace(METADATA, columns=columns))
+        target.tables.remove_vanished_rows()
+    assert sorted(row["ID"] for row in target.stored()) == [key + 2 * second for key in sorted(keys)]
+    assert ("shop.orders has no key, and a further snapshot" in caplog.text) == (not has_key and len(keys) > 1)
 
 
 def test_a_reload_that_is_over_removes_what_vanished_when_the_next_one_is_not_over(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class LeaseSize:
         self.count = 1
 
     def begin(self, count: int, now_s: float) -> None:
-        """Record that so many messages were leased."""
+        """Add to the number of leased messages."""
         self._count, self._begun_s = count, now_s
 
     def end(self, now_s: float) -> None:

@@ -44,7 +44,7 @@ class MessageGroup:
     """Messages of one schema.
 
     Args:
-        rows: Their rows in the raw batch; those of `table`, if they have been read.
+        rows: Their rows in the raw batch; the rows of `table`, if they have been read.
         fields: The columns of before and after; None for messages that are no envelopes of changes.
         table: before, after, source, op, transaction; or the fields of transaction metadata.
         faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
@@ -62,7 +62,7 @@ class MessageGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the messages of one schema are, and how they are read.
+    """The layout of the messages of one schema.
 
     Args:
         fields: The columns of before and after; None for messages that are no changes.

@@ -47,7 +47,7 @@ _MOST_WAITS: Final = 64
 
 
 class SharedQuic(Protocol):
-    """What all QUIC clients of a server share."""
+    """Objects that all QUIC clients of a server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits

@@ -102,7 +102,7 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_a_password(url: str, options: dict[str, Any], text: str) -> None:
+def test_parse_refuses_invalid_kafka_addresses_without_showing_the_password(url: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(hs.InvalidInputError, match=text) as caught:
         parse(url, **options)
     assert "secret" not in str(caught.value)

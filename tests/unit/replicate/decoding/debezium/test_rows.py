@@ -106,6 +106,12 @@ def test_an_incremental_snapshot_gives_insertions_at_their_position(tmp_path: Pa
     ]
 
 
+def test_the_marked_rows_of_a_snapshot_begin_and_end_a_load(tmp_path: Path) -> None:
+    marks = ("first_in_data_collection", "true", "last_in_data_collection", "first", "last", "incremental")
+    decoded = decode(tmp_path, *(envelope("r", {"id": 1}, lsn=7, snapshot=mark) for mark in marks))
+    assert sorted(notice.kind for notice in decoded.notices) == ["load", "load", "loaded", "loaded"]
+
+
 def test_one_bad_value_rejects_one_message(tmp_path: Path) -> None:
     good = envelope("c", {"id": 1, "a": 1.5}, lsn=1)
     values = [good, good.replace(b"1.5", b'"x"'), good.replace(b"1.5", b'"-Infinity"'), b'{"schema":1,', b"\0\0\0\0\1x", good]
