@@ -18,9 +18,9 @@ from aiohttp import web
 
 from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.records import NOTHING, Command
 from headstream.core.wire.route_matching import FoundRoute, find_route
-from headstream.core.wire.table import COMMANDS
 from headstream.errors import DecodeError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles

@@ -17,7 +17,7 @@ ATTEMPT_S: Final = 60.0
 K = TypeVar("K")
 
 
-class Attempts(Generic[K]):
+class BackgroundWork(Generic[K]):
     """Tries each request, and again after a pause if it has failed.
 
     Args:
