@@ -254,7 +254,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """A server's error without a class of its own; `status` is its code."""
+    """A server's error without its own class; `status` is its code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -369,8 +369,8 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        what: The change.
-        advice: What to do about it.
+        what: Describes the change, with the names of columns.
+        advice: How to resolve it.
         stops: Whether the settings require the pipeline to stop.
     """
 

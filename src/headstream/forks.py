@@ -3,7 +3,7 @@
 A forked child has copies of its parent's objects, but none of the parent's threads; a lock that one of those held stays locked.
 Each such object calls register_for_forks() when it is made, and in a child its after_fork() runs before any other code. There it
 
-    begins anew            clients of servers and of Kafka, and what they are made of: new locks, connections of their own
+    begins anew            clients of servers and of Kafka, and what they are made of: new locks, their own connections
     is left to the parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
 """
 

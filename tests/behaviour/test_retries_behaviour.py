@@ -359,7 +359,7 @@ def test_kafka_refuses_on_error_by_name(place: Place) -> None:
     log.create_topic(TOPIC)
     options: dict[str, Any] = {"group": "g", "on_error": hs.Retry(None), "timeout_ms": 0}
     if place.url.startswith("kafka"):
-        with pytest.raises(UnsupportedError, match="on_error is not available"):
+        with pytest.raises(UnsupportedError, match="on_error is unavailable"):
             log.consumer(TOPIC, **options)
     else:
         log.consumer(TOPIC, **options).close()

@@ -289,7 +289,7 @@ def test_kafka_refuses_shared_groups_by_name(place: Place) -> None:
     log = place.connect()
     log.create_topic(TOPIC)
     if place.url.startswith("kafka"):
-        with pytest.raises(UnsupportedError, match="mode='shared' is not available"):
+        with pytest.raises(UnsupportedError, match="mode='shared' is unavailable"):
             worker(log)
     else:
         worker(log).close()

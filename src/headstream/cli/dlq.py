@@ -46,7 +46,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a consumer gave up, in a topic of their own; or messages of a Replicate pipeline, with
+    """Dead letters: messages that a consumer gave up, in their own topic; or messages of a Replicate pipeline, with
     --checkpoint and the topic replicate/dead-letter or its delayed topic.
 
     \b

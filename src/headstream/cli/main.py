@@ -30,7 +30,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log a log alone."),
+    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log only a log."),
     "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),

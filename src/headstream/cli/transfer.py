@@ -70,7 +70,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
 
     A line's timestamp_us becomes the header hs.timestamp; its state is set right after it is sent; a checksum that does not
-    match the payload makes the line a bad one; the offset is ignored.
+    match the payload makes the line invalid; the offset is ignored.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ class App:
         encode: Encode[Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[_F], _F]:
-        """Return a decorator that registers a function, and returns it unchanged; coroutine functions and others.
+        """Return a decorator that registers a function or coroutine function, and returns it unchanged.
 
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
@@ -119,7 +119,7 @@ class App:
             ClosedError: it does not run.
         """
         if self._log is None:
-            raise ClosedError("the App does not run", advice="Use app.log inside of handlers, or of `async with app`")
+            raise ClosedError("the App is not running", advice="Use app.log in handlers or within `async with app`")
         return self._log
 
     def run(self) -> None:

@@ -122,7 +122,7 @@ class Encryption(Interceptor):
         name, names = _parse_header(text)
         cipher = self._ciphers.get(name)
         if cipher is None:
-            raise InvalidInputError(f"the key {name!r} is unknown", advice=f"Known are {', '.join(self._ciphers)}")
+            raise InvalidInputError(f"the key {name!r} is unknown", advice=f"Use one of {', '.join(self._ciphers)}")
         if len(message.payload) < _NONCE_BYTES + _TAG_BYTES:
             raise InvalidInputError("the encrypted payload is cut short")
         from cryptography.exceptions import InvalidTag

@@ -50,8 +50,8 @@ _COUNTERS: Final = (
 class Metrics(Interceptor):
     """Counts what a client sends, receives and commits, by topic: `headstream_client_…`.
 
-    One object can serve several clients of a process; the first 1,000 topics have series of their own, all others one.
-    Errors of this interceptor are logged, and messages go on.
+    One object can serve several clients of a process; the first 1,000 topics have their own series, all others one.
+    Errors of this interceptor are logged, and messages continue.
 
     Args:
         registry: A registry of prometheus_client; by default its global one.

@@ -57,7 +57,7 @@ class OtlpPush:
 
     Args:
         service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
-        collect: Returns the metrics; called in a thread of its own.
+        collect: Returns the metrics; called in its own thread.
 
     Raises:
         MissingExtraError: OpenTelemetry's exporter is not installed.

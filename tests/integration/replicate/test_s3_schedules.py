@@ -95,7 +95,7 @@ def test_a_run_begins_although_the_one_before_deletes_what_it_reads(
     assert len([key for key in find_keys(place) if key.startswith("drivers/")]) == 2, "a late take-over is withdrawn"
     assert (second.directory / "counted").read_text() == "119"
     save(second, 120)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         save(first, 121)
 
 

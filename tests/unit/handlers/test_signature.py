@@ -119,8 +119,8 @@ def unseen(order: Unseen) -> None: ...
     [
         (no_annotation, "it has no annotation (parameter 'order' of ", "hs.ReceivedMessage"),
         (two_payloads, "the payload goes to 'order' already (parameter 'other'", "hs.uint8"),
-        (scalar, "int is neither the type of a payload nor the kind of a header", "Annotated[int, hs.uint8]"),
-        (unknown_type, "'Client' is not the type of a payload", "dataclass"),
+        (scalar, "int is neither a payload type nor a header kind", "Annotated[int, hs.uint8]"),
+        (unknown_type, "'Client' is not a payload type", "dataclass"),
         (star, "only named parameters can be filled", "Leave out *"),
         (unseen, "an annotation cannot be evaluated: name 'Unseen' is not defined", "TYPE_CHECKING"),
     ],

@@ -205,7 +205,7 @@ def change_topic_options(server: Dispatcher, session: Session, command: ChangeTo
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     unknown = sorted(set(command.changes) - _OPTIONS)
     if unknown:
-        raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"There are {', '.join(sorted(_OPTIONS))}")
+        raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"Use one of {', '.join(sorted(_OPTIONS))}")
     return OpenTopic.of(server.broker.topics.update(target.topic.name, **command.changes))
 
 

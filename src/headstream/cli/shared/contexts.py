@@ -125,7 +125,7 @@ class Contexts:
             return self._contexts[name]
         except KeyError:
             advice = (
-                f"There is {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
+                f"Use one of {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
             )
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 

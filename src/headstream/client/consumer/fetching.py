@@ -14,7 +14,7 @@ An offset is always that of the next message: one past the last that is done. Me
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
-the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() passes over it.
+the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() skips it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise InvalidOptionError(f"on_error is {retry!r}", advice="Give a hs.Retry, as in on_error=hs.Retry(attempts=5)")
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
-            "Kafka remembers one offset of a group, and no single messages: on_error is not available there",
+            "Kafka stores one offset per partition for a group, and no state of single messages: on_error is unavailable",
             where="kafka://",
             advice="Use retry topics: see docs/retries.md, section Kafka",
         )
@@ -59,7 +59,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     """
     if not isinstance(transport, LeaseAccess):
         raise UnsupportedError(
-            "Kafka remembers one offset of a group, and no single messages: mode='shared' is not available there",
+            "Kafka stores one offset per partition for a group, and no state of single messages: mode='shared' is unavailable",
             where="kafka://",
             advice="Use Kafka's share groups by a client that has them, or mirror the topic into a Headstream server",
         )

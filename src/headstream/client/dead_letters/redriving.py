@@ -131,7 +131,7 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send chosen dead letters of a bounded part of a partition back; return where to go on, and whether it is the end.
+        """Send chosen dead letters of a bounded part of a partition back; return where to continue, and whether it is the end.
 
         Args:
             until_offset: End of the last page; None is the partition's end.

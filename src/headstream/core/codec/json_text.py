@@ -20,7 +20,7 @@ _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
 def decode_json(data: bytes, *, decimals: bool = False) -> Any:
-    """Return the JSON document of some bytes.
+    """Return the JSON document of the given bytes.
 
     Args:
         decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of

@@ -80,7 +80,7 @@ class Filter:
         return self.on_error is OnFilterError.DELIVER, True
 
     def failure_of(self, stored: BytesLike) -> HeaderError:
-        """Return the error for the first of some stored messages, to which the filter cannot be applied."""
+        """Return the error for the first of the given stored messages, to which the filter cannot be applied."""
         return self.failure(decode_polled(filter_stored(stored, _ALL.program, 1, 1).data)[0])
 
     def failure(self, message: ReceivedMessage) -> HeaderError:

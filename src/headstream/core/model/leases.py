@@ -94,7 +94,7 @@ class LeaseRequest:
     Args:
         token: Names the lease: a random number. A repeated request returns what it leased before.
         lease_us: How long it has them, microseconds.
-        attempts: After how many attempts a message whose lease ends is given up; None sets no limit.
+        attempts: Number of attempts after which a message is given up when its lease ends; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for the earlier ones.
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.

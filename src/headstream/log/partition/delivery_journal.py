@@ -69,7 +69,7 @@ class Touched:
     """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
-    `expired` are ranges whose first lease has ended, `extended` a token and a message with an end of its own.
+    `expired` are ranges whose first lease has ended, `extended` a token and a message with its own end.
     """
 
     waits: tuple[tuple[int, int], ...] = ()

@@ -34,7 +34,7 @@ class LeaseOutcome:
     """Effects of a change, for the journal, the counters and the audit rows.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
-    `extended` has a token and a message with an end of its own, `poisoned` the messages to copy into the dead letter.
+    `extended` has a token and a message with its own end, `poisoned` the messages to copy into the dead letter.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -441,7 +441,7 @@ class LeaseTable:
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
-    """Return what ends: one message with an end of its own, or all others."""
+    """Return what ends: one message with its own end, or all others."""
     if offset != _WHOLE:
         return lease.offsets.within(offset, offset + 1)
     left = OffsetRanges(lease.offsets)

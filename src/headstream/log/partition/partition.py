@@ -10,7 +10,7 @@ A segment is begun only when all earlier ones are synced, names included, whatev
 damage only the newest segment, and recovery reads no other.
 
 Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
-appends go on while a sync is under way.
+appends continue while a sync is under way.
 """
 
 from __future__ import annotations

@@ -54,14 +54,14 @@ class CheckpointStore(Protocol):
             attempts: Tries while the store fails, each as long as the storage setting `retry`.
 
         Raises:
-            ReplicateError: another process has taken the checkpoint over.
+            ReplicateError: another process has taken over the checkpoint.
         """
 
     def publish(self, below: Sequence[str]) -> None:
         """Store what has changed at some paths of the checkpoint, before a table's commit relies on it; thread-safe.
 
         Raises:
-            ReplicateError: another process has taken the checkpoint over.
+            ReplicateError: another process has taken over the checkpoint.
         """
 
     def check(self) -> None:
@@ -170,7 +170,7 @@ class ObjectCheckpointStore:
         return True
 
     def begin(self) -> None:
-        """Do nothing: open() has taken the checkpoint over."""
+        """Do nothing: open() has taken over the checkpoint."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
         """Keep all that has changed; returns when it is kept."""
@@ -261,7 +261,7 @@ class ObjectCheckpointStore:
 
     def _refusal(self) -> ReplicateError:
         return ReplicateError(
-            f"another process has taken the checkpoint over: {self._lost}",
+            f"another process has taken over the checkpoint: {self._lost}",
             where=str(self.place),
-            advice="Run one process for a checkpoint; this one has ended without a further change to it",
+            advice="Run one process per checkpoint; this process has ended without changing it further",
         )

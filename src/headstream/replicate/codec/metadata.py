@@ -1,7 +1,7 @@
 """Metadata messages: one version of one source table, and the schema of its data messages.
 
 The message in JSON, which is also the form of TableMetadata.to_json; in Avro each object is a record, each
-column a record type of its own, named after the column:
+column its own record type, named after the column:
 
     {"schemaId": text, "lineage": {"server", "task", "schema", "table": text, "tableVersion": long, "timestamp": text},
      "tableStructure": {"tableColumns": {<column>: {"ordinal": int, "type": text, "length", "precision", "scale": int,

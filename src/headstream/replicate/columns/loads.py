@@ -387,7 +387,7 @@ class Loads:
         self.read_until_us = until_us
 
     def _close(self, until_us: int) -> None:
-        """End the loads whose last rows were logged before a time; one without a first row has that row alone."""
+        """End the loads whose last rows were logged before a time; one without a first row has only that row."""
         for at_us in [us for us in self.lasts if us < until_us]:
             begin_us = max(at_us - MARGIN_US, self.closed_us + 1, self.read_until_us)
             if begin_us <= at_us and not any(us <= at_us + MARGIN_US for us in self.firsts):

@@ -129,18 +129,18 @@ class Decoded:
                 yield schema_id, pa.Table.from_batches(batches)
 
     def with_changes(self, changes: Mapping[str, pa.Table]) -> Decoded:
-        """Return it with other changes of some schemas in the driver."""
+        """Return it with other changes of the given schemas in the driver."""
         found = {**self.changes, **{schema_id: table.to_batches() for schema_id, table in changes.items()}}
         return replace(self, changes={schema_id: batches for schema_id, batches in found.items() if batches})
 
     def without(self, schema_ids: Container[str]) -> Decoded:
-        """Return it without the changes of some schemas."""
+        """Return it without the changes of the given schemas."""
         changes = {schema_id: batches for schema_id, batches in self.changes.items() if schema_id not in schema_ids}
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in schema_ids}
         return replace(self, changes=changes, stored=stored)
 
     def fetch(self, schema_ids: Iterable[str]) -> Decoded:
-        """Get the stored changes of some schemas to the driver: they become `changes`, before those that are there."""
+        """Get the stored changes of the given schemas to the driver: they become `changes`, before those that are there."""
         parts = {
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids

@@ -258,7 +258,7 @@ def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
 
 
 def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:
-    """Return little-endian masks without the bits of some columns, which the rows never contain.
+    """Return little-endian masks without the bits of the given columns, which the rows never contain.
 
     Args:
         masks: Column masks; null and empty ones mean every column.

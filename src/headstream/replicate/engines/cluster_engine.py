@@ -52,7 +52,7 @@ class ClusterEngine:
 
     @property
     def _large(self) -> DeltaSparkEngine:
-        """The engine of Spark: a session of its own, so it is opened when it is needed."""
+        """The engine of Spark: its own session, so it is opened when it is needed."""
         if self._opened is None:
             self._opened = DeltaSparkEngine(self._log, self._spark, self._strategy)
         return self._opened

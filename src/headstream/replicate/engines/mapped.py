@@ -113,7 +113,7 @@ class SparkMappedTables:
 
 
 def open_session(spark: SparkSession) -> SparkSession:
-    """Return a session with settings and views of its own, set for tables that other readers share."""
+    """Return a session with its own settings and views, set for tables that other readers share."""
     session = spark.newSession()
     # Timestamps travel as instants, and are read as such.
     session.conf.set("spark.sql.session.timeZone", "UTC")

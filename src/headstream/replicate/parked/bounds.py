@@ -72,7 +72,7 @@ class WaitingBounds:
             f"{self._config.max_parked_count:,} messages of {self._config.max_parked_bytes:,} bytes may",
             where=str(self._config.checkpoint),
             advice="Nothing is lost: this micro-batch is read again by the next run. Bring the schemas (their metadata "
-            "messages, or files by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
+            "messages, or files given by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
         )
 
     def find_alarm(self, now_us: int) -> str | None:

@@ -332,7 +332,7 @@ class Ledger:
         return self._value(f"mark.{name}")
 
     def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
-        """Return the rows of a query, for modules with tables of their own in this file."""
+        """Return the rows of a query, for modules with their own tables in this file."""
         return self._all(query, arguments)
 
     @contextmanager

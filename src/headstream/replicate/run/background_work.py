@@ -1,4 +1,4 @@
-"""Work for tables in a thread of its own, tried until it succeeds: a catalog that is slow or away delays no merge."""
+"""Work for tables in its own thread, tried until it succeeds: a catalog that is slow or unavailable delays no merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in a thread of their own.
+"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in their own thread.
 
 a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or tried again after a pause
 """

@@ -370,7 +370,7 @@ class ReplicatePipeline:
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in a thread of its own, and return at once: for notebooks.
+        """Run in its own thread, and return at once: for notebooks.
 
         Raises:
             InvalidInputError: it was started before; a pipeline runs once.
@@ -396,7 +396,7 @@ class ReplicatePipeline:
             timeout_s: Seconds to wait; None for unlimited.
 
         Returns:
-            The summary of the run; None if it goes on.
+            The summary of the run; None if it continues.
 
         Raises:
             InvalidInputError: it was not started.

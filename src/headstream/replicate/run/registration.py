@@ -1,4 +1,4 @@
-"""Registers the pipeline's tables in a catalog, in a thread of its own: a catalog that is slow or away delays no merge.
+"""Registers the pipeline's tables in a catalog, in its own thread: a catalog that is slow or unavailable delays no merge.
 
 a table has its first commit, or the run begins  ->  offered  ->  registered, or tried again after a pause
 """

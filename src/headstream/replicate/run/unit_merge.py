@@ -34,7 +34,7 @@ class UnitMerge:
         self._health = health
 
     def hold_tables(self, unit: Unit) -> Unit:
-        """Hold the changes of tables that are not merged into."""
+        """Hold back the changes of tables that cannot be merged now."""
         schemas = self._decoder.schemas(unit.decoded)
         held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
         if not held_schemas:
@@ -81,7 +81,7 @@ class UnitMerge:
 def _hold(
     decoded: Decoded, schemas: Mapping[str, TableSchema], schema_ids: Container[str], reasons: Mapping[Table, str]
 ) -> list[Held]:
-    """Return the changes of some schemas, by table."""
+    """Return the changes of the given schemas, by table."""
     parts: dict[Table, list[pa.Table]] = {}
     for schema_id, places in decoded.coordinates(schema_ids):
         parts.setdefault(schemas[schema_id].table, []).append(change_coordinates(places, schema_id))

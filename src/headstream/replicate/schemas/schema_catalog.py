@@ -143,7 +143,7 @@ class SchemaCatalog:
         return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
 
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
-        """Return the schemas of a table that rows of some columns can be of, the likeliest first, for JSON.
+        """Return the schemas of a table that rows of the given columns can be of, the likeliest first, for JSON.
 
         The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
         those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
@@ -160,7 +160,7 @@ class SchemaCatalog:
     def _find_versions(
         self, schema: str, table: str, names: Iterable[str], *, spelled: bool = False
     ) -> list[StoredSchema] | list[Missing]:
-        """Return the versions of a table that have some columns; in the same spelling, or in one that is legal in Avro."""
+        """Return the versions of a table with the given columns, spelled the same, or as names legal in Avro."""
         history = self._schema_store.history(schema, table)[::-1]
         if history and not self._options.rules.wants(schema, table):
             return history[:1]

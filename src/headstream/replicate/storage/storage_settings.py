@@ -90,5 +90,5 @@ def _check_endpoint(endpoint: str) -> None:
         raise InvalidOptionError(
             "the endpoint of the object store has more than a host, a port and a path",
             where="storage",
-            advice="Credentials are settings of their own, such as access_key_id, or variables of the environment",
+            advice="Credentials are separate settings, such as access_key_id, or variables of the environment",
         )

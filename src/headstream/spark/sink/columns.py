@@ -152,7 +152,7 @@ def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataTyp
     """Return the header of a column in headerColumns, of the wanted kind, or else of the kind that fits the type."""
     column = lower.get(name.lower())
     if column is None:
-        raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"There is {', '.join(types)}")
+        raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")
     kind = _kind_of(types[column])
     if kind is None:
         advice = "Cast it: a time to STRING, or to BIGINT with unix_micros(); a DECIMAL with a scale to STRING or DOUBLE"

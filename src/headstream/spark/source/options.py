@@ -16,7 +16,7 @@ minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
 Names and meanings are as in Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
-message by default. Kafka's begin at the latest, which silently skips messages sent before the query's first run;
+message by default. Kafka's source begins at the latest, which silently skips messages sent before the query's first run;
 here that has to be requested.
 """
 
@@ -117,7 +117,7 @@ class SourceOptions:
                 raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
         if self.starting.at == "latest":
             raise InvalidOptionError(
-                "startingOffsets=latest leaves a batch nothing to read", advice="Use earliest, or offsets by partition"
+                "startingOffsets=latest leaves nothing to read in a batch query", advice="Use earliest, or offsets by partition"
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
@@ -203,11 +203,11 @@ def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tu
     for name in names:
         if name not in there:
             what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
-            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"There is {', '.join(there)}")
+            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"Use one of {', '.join(there)}")
     if len(set(names)) < len(names):
-        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"There is {', '.join(there)}")
+        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"Use one of {', '.join(there)}")
     if not names and not may_be_none:
-        raise InvalidOptionError(f"columns={text} names no column", advice=f"There is {', '.join(there)}, and headerColumns")
+        raise InvalidOptionError(f"columns={text} names no column", advice=f"Use one of {', '.join(there)}, and headerColumns")
     return names
 
 

@@ -140,7 +140,7 @@ class Track:
         return []
 
     def pass_over(self, next_offset: int) -> None:
-        """Record that messages before an offset were passed over."""
+        """Record that messages before an offset were skipped."""
         self._pass(next_offset)
         self._done_until = max(self._done_until, next_offset)
 

@@ -215,7 +215,7 @@ class KafkaTopics:
         )
 
     def purge(self, name: TopicName) -> None:
-        """Delete the messages of a topic; offsets go on from where they are."""
+        """Delete the messages of a topic; offsets continue."""
         spelled = self._known(name)
         _, ends = self._cluster.ends((spelled, number) for number in range(self._cluster.count_partitions(name)))
         wanted = [TopicPartition(topic, number, end) for (topic, number), end in ends.items() if end]

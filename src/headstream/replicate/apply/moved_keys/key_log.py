@@ -97,7 +97,7 @@ class KeyLog(UnitMemory):
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows, and the numbers of the rows of some keys."""
+        """Return the logged rows, and the numbers of the rows of the given keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
@@ -268,7 +268,7 @@ class KeyLog(UnitMemory):
         return [self._events[number] for number in numbers]
 
     def newest(self, keys: Iterable[Key]) -> str:
-        """Return the highest sequence among the changes of some keys."""
+        """Return the highest sequence among the changes of the given keys."""
         return max((self._events[number].sequence for key in keys for number in self._by_key.get(key, [])), default="")
 
     def keys(self) -> list[Key]:

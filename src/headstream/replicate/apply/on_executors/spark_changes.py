@@ -61,7 +61,7 @@ _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 @dataclass(frozen=True, slots=True)
 class SparkChanges:
-    """The stored changes of some schemas of one structure."""
+    """The stored changes of schemas of one structure."""
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 An id in a header has been put before the record (schemas/registry.py). The schema is one that Connect's Avro converter has made
 of Connect's own: its types are in `connect.type`, `connect.name` and `connect.parameters`, and each becomes the column that it
-becomes in JSON. Records whose rows have plain values alone are decoded by the compiled decoder; one array, map or struct among
+becomes in JSON. Records whose rows have only plain values are decoded by the compiled decoder; one array, map or struct among
 the columns, and each message becomes Python's values first.
 """
 

@@ -36,7 +36,7 @@ _LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
 _FOREIGN_MEMBERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
-"""Fields of changes of a schema; a heartbeat has `ts_ms` alone, the metadata of transactions `status` and `id`."""
+"""Fields of changes of a schema; a heartbeat has only `ts_ms`, the metadata of transactions `status` and `id`."""
 
 
 @dataclass(frozen=True, slots=True)

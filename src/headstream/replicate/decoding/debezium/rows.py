@@ -319,7 +319,7 @@ class _Decoding:
             self.result.events.append(transaction_events(part.lineage, *_transactions(part), nothing))
 
     def _store_schema(self, part: _Part) -> str:
-        """Return the id of the schema of some messages; it is in the schema store afterwards."""
+        """Return the id of the schema of the given messages; it is in the schema store afterwards."""
         lineage = part.lineage
         columns = tuple(
             one.column(ordinal, part.keys.index(one.name) + 1 if one.name in part.keys else 0)
@@ -455,7 +455,7 @@ def _transactions(part: _Part) -> tuple[pa.Array, pa.Array]:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of some messages' rows, as columns."""
+    """The values of messages' rows, as columns."""
 
     part: _Part
     schema: TableSchema

@@ -97,7 +97,7 @@ def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong)
 @cython.exceptval(check=False)
 @cython.nogil
 def _to_ms(time_us: cython.longlong) -> cython.longlong:
-    """Return the millisecond of a time, rounded down; compiled, a quotient is rounded towards zero."""
+    """Return a time in milliseconds, rounded down; compiled division rounds towards zero."""
     return time_us // 1000 if time_us >= 0 else -1 - -(time_us + 1) // 1000
 
 
