@@ -346,7 +346,7 @@ class StorageError(LogError):
 
 
 class DiskFullError(StorageError):
-    """The file system is full, or the user's quota is used up; nothing of the write was committed."""
+    """The file system is full, or the user's quota is used up; none of the write was committed."""
 
 
 class PartitionClosedError(StorageError):

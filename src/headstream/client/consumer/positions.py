@@ -17,7 +17,7 @@ def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "a consumer begins at its committed offset; 'next' is no start for a consumer without commits",
+            "a consumer begins at its committed offset; 'next' is not a start for a consumer without commits",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )

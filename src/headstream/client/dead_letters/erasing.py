@@ -160,7 +160,7 @@ class Erasure:
                     self._log.set_state(found.topic, found.number, some, "marked_for_deletion", reason=ERASURE_REASON)
                     yield begin + len(some)
                 return
-            except OffsetOutOfRangeError:  # retention or a compaction removed one meanwhile: nothing of its request is marked
+            except OffsetOutOfRangeError:  # retention or a compaction removed one meanwhile: none of its request is marked
                 if not attempts_left:
                     raise
             for _ in self._search(found, self._filters[found.topic]):

@@ -69,7 +69,7 @@ class RedriveCounts:
         matched: Chosen dead letters.
         redriven: Dead letters that were sent back.
         resumed: Dead letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that stay: they are no dead letters, or their topic is gone.
+        foreign: Chosen messages that stay: they are not dead letters, or their topic is gone.
     """
 
     matched: int = 0

@@ -9,7 +9,7 @@ appended again.
 
 A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
 appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
-check is the CRC-32C of the record's bytes before it. Zeros are no record.
+check is the CRC-32C of the record's bytes before it. Zeros are not a record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the
 end of the partition are of batches that were not appended. The next opening clears them before anything else.

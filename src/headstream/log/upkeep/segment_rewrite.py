@@ -227,5 +227,5 @@ class SegmentRewrite:
 
 
 def older(one: int | None, other: int | None) -> int | None:
-    """Return the earlier one of two times, microseconds; None is no time."""
+    """Return the earlier one of two times, microseconds; None is not a time."""
     return other if one is None else one if other is None else min(one, other)

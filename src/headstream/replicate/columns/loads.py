@@ -183,7 +183,7 @@ class Loads:
         """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
 
         Returns:
-            Whether that is new, and a further load of the table.
+            Whether this load is new, and not the table's first one.
         """
         is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
         if at_us > self.closed_us:

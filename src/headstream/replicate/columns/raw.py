@@ -140,7 +140,7 @@ def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
 def raw_rows(
     raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
 ) -> pa.RecordBatch:
-    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are no change."""
+    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are not changes."""
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
     arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
     arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]

@@ -118,7 +118,7 @@ class AvroPayloads:
 
 
 def _read_fingerprints(directory: Path) -> dict[bytes, str]:
-    """Return the schemas of a directory by their fingerprints; files that are no schemas are skipped."""
+    """Return the schemas of a directory by their fingerprints; files that are not schemas are skipped."""
     try:
         from fastavro.schema import fingerprint, to_parsing_canonical_form
     except ImportError as error:

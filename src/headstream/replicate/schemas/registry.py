@@ -27,7 +27,7 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""Prefix of the ids of Debezium's own schemas: they are no tables' schemas, and their entries have no columns."""
+"""Prefix of the ids of Debezium's own schemas: they are not tables' schemas, and their entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 

@@ -313,7 +313,7 @@ class TargetTables:
                 table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load, as its next change otherwise does; remove_vanished_rows() removes the rows that it lacks."""
+        """End a table's load before its next change does; remove_vanished_rows() then removes the rows missing from the load."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:

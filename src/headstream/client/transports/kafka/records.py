@@ -1,6 +1,6 @@
 """Messages as records of confluent-kafka, and back.
 
-The record's time is the sender's hs.timestamp, else when it is sent; an hs.timestamp of whole milliseconds is no header besides,
+The record's time is the sender's hs.timestamp, else when it is sent; an hs.timestamp of whole milliseconds is not also a header,
 as at the server's Kafka listener (core/codec/batch/kafka/batches.py).
 """
 

@@ -290,7 +290,7 @@ class Pending(Generic[_R]):
         """Return the reply; if the connection broke, the command is sent again. Once only."""
         connection, self._connection = self._connection, None
         if connection is None:
-            raise ClosedError("the request was cancelled", advice="Ask again")
+            raise ClosedError("the request was cancelled", advice="Send it again")
         self._caller.use(connection)
         try:
             reply = connection.receive(self._command)

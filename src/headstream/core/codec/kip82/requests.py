@@ -123,7 +123,7 @@ def _pack(form: str, *values: int) -> bytes:
     try:
         return struct.pack(f">{form}", *values)
     except struct.error:
-        raise InvalidInputError(f"a number of {', '.join(map(str, values))} is out of range") from None
+        raise InvalidInputError(f"one of the numbers {', '.join(map(str, values))} is out of range") from None
 
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:

@@ -107,7 +107,7 @@ class GetEpoch(Command[CommittedEpoch | None]):
 
 @dataclass(frozen=True, slots=True)
 class UnstageParts(Command[None]):
-    """Remove the parts of batches that will not be committed; nothing of an epoch that is committed or being committed."""
+    """Remove the parts of batches that will not be committed; none of an epoch that is committed or being committed."""
 
     code = Code.UNSTAGE_PARTS
     writer: Text8

@@ -226,5 +226,5 @@ def _as_read(values: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array
         return values
     try:
         return values.cast(kind)
-    except pa.ArrowException:  # a position that is no number: it is unknown
+    except pa.ArrowException:  # a position that is not a number: it is unknown
         return pa.nulls(count, kind)

@@ -45,7 +45,7 @@ class MessageGroup:
 
     Args:
         rows: Their rows in the raw batch; the rows of `table`, if they have been read.
-        fields: The columns of before and after; None for messages that are no envelopes of changes.
+        fields: The columns of before and after; None for messages that are not envelopes of changes.
         table: before, after, source, op, transaction; or the fields of transaction metadata.
         faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
         is_inferred: Whether the types of the columns are inferred.
@@ -65,7 +65,7 @@ class Shape:
     """The layout of the messages of one schema.
 
     Args:
-        fields: The columns of before and after; None for messages that are no changes.
+        fields: The columns of before and after; None for messages that are not changes.
         reading: The Arrow schema in which they are read.
         added: Of flattened messages (ExtractNewRecordState) the place of each added field in the envelope; None for envelopes.
     """
@@ -156,7 +156,7 @@ def _members(message: bytes) -> dict[str, str]:
 
 
 def _next(text: str, at: int) -> int:
-    """Return the place of the next character that is no white space."""
+    """Return the place of the next character that is not white space."""
     while text[at] in " \t\r\n":
         at += 1
     return at
@@ -435,7 +435,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header that has the form of one; None if it is no object."""
+    """Return the columns of a record key in JSON, or of a header that has the form of one; None if it is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:
