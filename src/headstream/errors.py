@@ -222,7 +222,7 @@ class GroupNotFoundError(NotFoundError):
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic of that name exists already."""
+    """A stream or topic of that name already exists."""
 
 
 class ClosedError(HeadstreamError):

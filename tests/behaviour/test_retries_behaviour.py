@@ -66,7 +66,7 @@ def test_a_failing_message_is_tried_again_and_then_given_up(log: hs.Client, orde
     for number in range(4):
         log.send(TOPIC, b"%d" % number, key=b"key-%d" % (number % 2), partition=1)
     delivered = until_done(log, lambda message: message.payload == b"1", order=order)
-    if order != "partition":  # what is tried again at once comes before or after messages that were fetched already
+    if order != "partition":  # what is tried again at once comes before or after messages that were already fetched
         assert sorted(delivered) == sorted((text[:1].encode(), int(text[2:])) for text in expected.split())
         assert [each for each in delivered if each[0] in (b"1", b"3")][-1] == ((b"3", 1) if order == "key" else delivered[-1])
     else:

@@ -87,7 +87,7 @@ class App:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
-                    f"{other.signature.where} is a handler of {topic} in the group {group!r} already",
+                    f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
                     advice="They would share the messages: give another group",
                 )
 
@@ -205,7 +205,7 @@ class App:
         if not self._handlers:
             raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
         if self._log is not None:
-            raise InvalidInputError("the App runs already", advice="Use app.with_log(…) for another run beside it")
+            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for another run beside it")
         given = self._given
         if isinstance(given, (Client, AsyncClient)):
             self._log = given if isinstance(given, AsyncClient) else AsyncClient(given)

@@ -123,7 +123,7 @@ class Signature:
             self._headers[name] = _Header(key, kind, plain is not kind and kind is not None, default)
         elif self._payload is not None:
             raise InvalidInputError(
-                f"the payload goes to {self._payload[0]!r} already", advice="Write the kind of a header, as in hs.uint8"
+                f"{self._payload[0]!r} already receives the payload", advice="Write the kind of a header, as in hs.uint8"
             )
         else:
             self._payload = name, is_optional

@@ -60,7 +60,7 @@ class Metrics(Interceptor):
     Raises:
         MissingExtraError: prometheus-client, or OpenTelemetry's exporter, is not installed.
         InvalidOptionError: a variable of OpenTelemetry is invalid.
-        ValueError: the registry has such metrics already.
+        ValueError: the registry already has such metrics.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP

@@ -117,7 +117,7 @@ class Imported:
     Args:
         lines: Finished lines of the file, in all runs.
         sent: Messages sent by this run.
-        found: Messages of this run's lines that an earlier run had sent already.
+        found: Messages of this run's lines that an earlier run had already sent.
     """
 
     lines: int = 0

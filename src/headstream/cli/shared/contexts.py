@@ -132,7 +132,7 @@ class Contexts:
     def create(self, name: str, context: Context) -> None:
         """Store a context; the first one becomes the current one. AlreadyExistsError if the name exists."""
         if name in self._contexts:
-            raise AlreadyExistsError(f"the context {name!r} exists already", where=str(self._path), advice="Delete it first")
+            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)
         self.current = self.current or name
         self._write()

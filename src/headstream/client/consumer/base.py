@@ -94,7 +94,7 @@ class BaseConsumer(ABC):
         return settler
 
     def _in_progress(self, message: Message) -> Place | None:
-        """Return the place of a message, or None if it is settled already."""
+        """Return the place of a message, or None if it is already settled."""
         with suppress(InvalidInputError):
             return self._settler_of(message).place_of(message)
         return None

@@ -46,7 +46,7 @@ class Transforming:
         return self._transform(message)
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Record that a message of the buffer is transformed already."""
+        """Record that a message of the buffer is already transformed."""
         self._put_back[message.partition, message.offset] = message
 
 

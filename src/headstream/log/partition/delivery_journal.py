@@ -204,7 +204,7 @@ def read_owner(path: str, files: Files) -> str | None:
 
 
 def remove_journals(directory: str, files: Files, owner: OffsetOwner, partitions: Iterable[int]) -> None:
-    """Remove a group's files for some partitions."""
+    """Remove a group's files for the given partitions."""
     for partition in partitions:
         files.remove(f"{directory}/{journal_name(owner, partition)}")
 

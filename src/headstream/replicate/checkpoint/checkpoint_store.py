@@ -58,7 +58,7 @@ class CheckpointStore(Protocol):
         """
 
     def publish(self, below: Sequence[str]) -> None:
-        """Store what has changed at some paths of the checkpoint, before a table's commit relies on it; thread-safe.
+        """Store the changes at the given paths of the checkpoint, before a table's commit relies on it; thread-safe.
 
         Raises:
             ReplicateError: another process has taken over the checkpoint.
@@ -147,7 +147,7 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "there is a checkpoint already, so none can be moved there",
+                "a checkpoint already exists there, so none can be moved",
                 where=str(self.place),
                 advice="Run without --checkpoint-from, or name another place",
             )
@@ -190,7 +190,7 @@ class ObjectCheckpointStore:
                     return
 
     def publish(self, below: Sequence[str]) -> None:
-        """Keep what has changed in some files and directories; or check at least that the checkpoint is still this process's."""
+        """Keep the changes in the given files and directories; or check at least that the checkpoint is still this process's."""
         with self._lock:
             self._commit(below, check=True)
 

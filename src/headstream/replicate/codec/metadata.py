@@ -213,7 +213,7 @@ def _from_message(message: object) -> TableMetadata:
     columns.sort(key=lambda column: column.ordinal)
     for place, column in enumerate(columns):
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
-            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, not one of its own from 1")
+            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
     if lineage.get("table") == "":
         raise SchemaError(
             "a metadata message that names no table: its name is empty"

@@ -87,7 +87,7 @@ def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
-    """Return rows without the rows at some coordinates; `columns` are the rows' topic, partition and offset."""
+    """Return rows without the rows at the given coordinates; `columns` are the rows' topic, partition and offset."""
     if not coordinates.num_rows:
         return rows
     places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))

@@ -4,7 +4,7 @@ The sequence of a repair is the newest one known of the table, plus one in its l
 rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
-    a change committed before                is in the row that was read. If it is applied already, its sequence is lower;
+    a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
                                              if it arrives later, it and the changes after it restore the source's row
     what the target has of the row           is lower: rows, deletions and rows of loads
 

@@ -54,7 +54,7 @@ class MappedTables(Protocol):
         """Give columns a type that holds more."""
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
+        """Put small files together, with all rows sorted by the given columns, if any."""
 
 
 class SparkMappedTables:
@@ -103,7 +103,7 @@ class SparkMappedTables:
             writer.save(spark_path(path))
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
+        """Put small files together, with all rows sorted by the given columns, if any."""
         clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
         self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
 

@@ -104,7 +104,7 @@ class MergeOnRead:
         raise StorageError(
             f"other writers have changed the table in each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Have other writers of the table work at other times; the merge is repeated",
+            advice="Run other writers of the table at other times; the merge is repeated",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -283,7 +283,7 @@ def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> p
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
-    """Return columns of a file, in the table's types: of all rows, or of those at some positions, which rise."""
+    """Return columns of a file, in the table's types: of all rows, or of those at the given positions, which ascend."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows
     stored = [name for name in columns if name not in file.partition_values]

@@ -187,7 +187,7 @@ class Ledger:
             also(connection)
 
     def parked_batches(self, *states: str) -> list[ParkedBatch]:
-        """Return the parked batches in some states, the oldest first."""
+        """Return the parked batches in the given states, the oldest first."""
         marks = ", ".join("?" * len(states))
         return self._select(f"state IN ({marks})", states)
 

@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Do the work for some tables soon, again if it is under way; returns at once."""
+        """Do the work for the given tables soon, again if it is under way; returns at once."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:

@@ -51,7 +51,7 @@ class ParkingStep:
         self._summary.dead += self._parking.dead_letter(dead, self._now_us())
 
     def finish_release(self, unit: Unit, release: Release) -> set[Table]:
-        """End a release, whose messages are stored already; return the tables that did not apply it."""
+        """End a release, whose messages are already stored; return the tables that did not apply it."""
         waiting, rejected = _read_whole(unit, release.messages)
         held = [*waiting, *unit.stopped]
         dead = self._parking.finish_release(

@@ -114,7 +114,7 @@ def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
     """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
-            "there is no pipeline's checkpoint", where=str(first), advice="Name the directory that a pipeline used"
+            "there is no checkpoint of a pipeline", where=str(first), advice="Name the directory that a pipeline used"
         )
 
     def prepare(copy: Path) -> None:

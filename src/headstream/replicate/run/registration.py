@@ -90,7 +90,7 @@ class CatalogTables:
         self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Register tables soon; those with no name in the catalog, or registered already, are skipped."""
+        """Register tables soon; those with no name in the catalog, or already registered, are skipped."""
         if self._registration is not None:
             named = [table for table in tables if table in self._names]
             entries = [CatalogEntry(t, self._names[t], place_table(self._config.tables, *t)) for t in named]

@@ -126,7 +126,7 @@ class SchemaCatalog:
     def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> StoredSchema | Missing:
         if own_schema is None:
             if not schema_id:
-                raise SchemaError("the message has neither a schema id nor a schema of its own")
+                raise SchemaError("the message has neither a schema id nor an embedded schema")
             return self._find_placed(schema_id, topic)
         try:
             record = parse_schema(own_schema)
@@ -262,12 +262,12 @@ class SchemaCatalog:
         name = f"{target[0]}.{target[1]}"
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
-                f"the target {name} is that of the source table {owner.schema}.{owner.table} already",
+                f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
                 advice="Give each source table a target of its own: target",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
-                f"the table {name} is captured by the task {owner.task!r} of {owner.server!r} already, and now by "
+                f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
                 f"{lineage.task!r} of {lineage.server!r} too",
                 advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
             )

@@ -69,7 +69,7 @@ class UnauthenticatedTurns:
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after functions that wait already; it takes its turns itself."""
+        """Call a function in a later round, after functions that already wait; it takes its turns itself."""
         self._waiting.append(function)
         self._schedule()
 

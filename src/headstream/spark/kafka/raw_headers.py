@@ -43,7 +43,7 @@ _CONVENTIONS: Final = ("spring_", "kafka_", "__connect.", "ce_", "content-type")
 
 
 class RawHeaders:
-    """The expressions for some declared header columns, over the columns of Spark's Kafka source.
+    """The expressions for the declared header columns, over the columns of Spark's Kafka source.
 
     Args:
         fail_on_mismatch: Whether a header that does not fit its column is an error, for which Python decodes every record.

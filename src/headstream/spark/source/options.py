@@ -141,7 +141,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for name in given:
         if name not in known and name != "path":
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(OPTION_NAMES)}"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
     subscription = parse_subscription(given)
     states = parse_states(given.get("states", "available"))

@@ -79,7 +79,7 @@ class CommittedEpoch(Record):
 
 @dataclass(frozen=True, slots=True)
 class CommitEpoch(Command[CommittedEpoch]):
-    """Append all batches of an epoch; nothing if the epoch is committed already."""
+    """Append all batches of an epoch; nothing if the epoch is already committed."""
 
     code = Code.COMMIT_EPOCH
     reply = one(CommittedEpoch)

@@ -83,7 +83,7 @@ class KeyLog(UnitMemory):
             self._begun = True
 
     def connected(self, keys: Iterable[Key]) -> set[Key]:
-        """Return the logged keys that changes of key connect with some keys, including themselves."""
+        """Return the logged keys that changes of key connect with the given keys, including themselves."""
         found: set[Key] = set()
         open_keys = [key for key in keys if key in self._by_key]
         while open_keys:
@@ -293,7 +293,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return which values are among others of another type; one of the two types holds the values of both."""
+    """Return which values are among `known`; one of the two types can hold the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

@@ -198,7 +198,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
 
 
 def _is_other(members: Collection[str]) -> bool:
-    """Return whether messages with some fields are neither envelopes of changes nor flattened."""
+    """Return whether messages with the given fields are neither envelopes of changes nor flattened."""
     return not _FOREIGN_MEMBERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
 
 
