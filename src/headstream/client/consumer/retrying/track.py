@@ -145,7 +145,7 @@ class Track:
         self._done_until = max(self._done_until, next_offset)
 
     def _pass(self, next_offset: int) -> None:
-        """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
+        """Advance to an offset; unfinished messages before it are done: hidden for all, removed, or filtered out."""
         for each in self._reported.within(self.begun_until, next_offset):
             self._reported.remove(*each)
             self._passed.add(*each)
