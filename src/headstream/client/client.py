@@ -296,7 +296,7 @@ class Client:
                     file that is no longer written, so that filters skip files without a value they look for.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether nothing is removed, in whatever way.
+                legal_hold: Whether nothing is removed, in any way.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 

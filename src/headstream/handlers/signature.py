@@ -130,7 +130,7 @@ class Signature:
             self.decode = self.decode or _serializer_of(plain)
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Return what a message fills the parameters with; its consumer decodes with `decode`.
+        """Return the arguments that a message gives; its consumer decodes with `decode`.
 
         Raises:
             HeaderError: a header is missing, or has another kind.

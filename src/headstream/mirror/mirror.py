@@ -9,7 +9,7 @@
 A message is written with its place in the source (hops.py), so that no kill can separate the two: a run that begins after a
 kill reads back which messages after the last checkpoint are there, and skips them. Killed between 2 and 3 it only reads
 back more. The third step waits until the source is past everything that was read back. So each message is copied once, without
-numbers of producers and whatever the destination is, unless a server stores a killed mirror's last request only after the
+numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the
 next run has read back.
 """
 
@@ -168,11 +168,11 @@ class Mirror:
         self.stats = MirrorStats()
 
     def plan(self) -> MirrorPlan:
-        """Return what a run will do; nothing is created."""
+        """Return the plan of a run; nothing is created."""
         return plan_mirror(self._source, self._target, self._options.topics)
 
     def stop(self) -> None:
-        """Have run() end after a checkpoint; safe to call from another thread or a signal handler."""
+        """Make run() end after a checkpoint; safe to call from another thread or a signal handler."""
         self._stop.set()
 
     def run(self) -> MirrorStats:

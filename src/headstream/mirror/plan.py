@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 _ALWAYS = (
-    "offsets count anew",
+    "messages get new offsets",
     "the time of appending travels as the header hs.timestamp, unless the message has one",
     "the header hs.mirror is added",
 )

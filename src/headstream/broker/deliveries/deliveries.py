@@ -150,7 +150,7 @@ class _Found:
 
 
 def _touched_by(steps: Iterable[DeliveryChange]) -> Touched:
-    """Return what steps touch."""
+    """Return the offsets that steps change."""
     waits, done, failing = [], [], []
     for step in steps:
         if step.step is DeliveryStep.DONE:

@@ -1,4 +1,4 @@
-"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and make them anew."""
+"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and recreate them."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def _find_settler(self, message: Message) -> Settler | None:
-        """Return what records single messages of a message's topic, or None if nothing does."""
+        """Return the recorder of single messages for a message's topic, or None."""
 
     def _settler_of(self, message: Message) -> Settler:
         settler = self._find_settler(message)
@@ -219,7 +219,7 @@ class BaseConsumer(ABC):
 
 
 def lease_settler(settler: Settler | None) -> LeaseSettler:
-    """Return what records leased messages; InvalidOptionError if messages are not leased."""
+    """Return the recorder of leased messages; InvalidOptionError if messages are not leased."""
     if not isinstance(settler, LeaseSettler):
         raise InvalidOptionError(
             "the consumer does not lease messages",

@@ -51,7 +51,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
 
 
 def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
-    """Return what a worker does with failing messages, and how long it leases a message, microseconds.
+    """Return a worker's policy for failing messages, and how long it leases a message, microseconds.
 
     Raises:
         InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop dead letters.

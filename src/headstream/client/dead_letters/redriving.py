@@ -259,7 +259,7 @@ class Redrive:
             return False
         if partition not in partitions:
             return False
-        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made anew
+        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made again
         name = self._name_of(letter)
         with self._log.consumer(topic, partitions=[partition], start=begin, states=None, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):

@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return what decodes numbers as Decimals: with a call per whole number only where one can be -0."""
+    """Return a decoder of numbers as Decimals: with a call per whole number only where one can be -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

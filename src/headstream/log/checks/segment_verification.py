@@ -128,7 +128,7 @@ class SegmentCheck:
                     file.close()
 
     def _check_incomplete(self, data_bytes: int, index: ReadFile | None) -> Iterator[LogFinding]:
-        """Yield what a missing file means; both are missing if the segment was deleted since."""
+        """Yield the finding of a missing file; both are missing if the segment was deleted since."""
         if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
             return  # retention is removing it, or has removed it
         if index is not None and (index.size_bytes() > INDEX_HEADER_BYTES or self._next_base is not None):

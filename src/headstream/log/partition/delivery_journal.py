@@ -219,7 +219,7 @@ def _record(body: bytes, position: int) -> bytes:
 
 
 def _everything(state: DeliveryState) -> Touched:
-    """Return what a file of one record says."""
+    """Return the content of a file of one record."""
     extended = tuple((token, offset) for token, lease in state.leases.items() for offset in lease.extended)
     return Touched(
         waits=tuple(state.pending),

@@ -173,7 +173,7 @@ class LeaseTable:
         return min((each[0][0] for each in (self._ends, self._due) if each), default=None)
 
     def find(self, token: int) -> tuple[LeasedRange, ...]:
-        """Return what is leased under a token."""
+        """Return the ranges leased under a token."""
         lease = self.state.leases.get(token)
         return () if lease is None else tuple(self._describe_ranges(lease.offsets))
 
@@ -441,7 +441,7 @@ class LeaseTable:
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
-    """Return what ends: one message with its own end, or all others."""
+    """Return the ending leases: one message with its own end, or all others."""
     if offset != _WHOLE:
         return lease.offsets.within(offset, offset + 1)
     left = OffsetRanges(lease.offsets)

@@ -18,7 +18,7 @@ records first.
 
 A batch of a producer is one of these:
 
-    its first one, or one of an unknown producer      appended, whatever its sequence
+    its first one, or one of an unknown producer      appended, regardless of its sequence
         expected sequence                                 appended
         one of the newest five                            not appended: its offset is returned
         newer epoch, sequence 0                           appended; earlier sequences are forgotten

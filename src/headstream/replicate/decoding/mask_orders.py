@@ -132,7 +132,7 @@ class MaskOrders:
         return self.find(lineage) or order
 
     def evidence(self, lineage: Lineage) -> dict[str, Any] | None:
-        """Return what decided the order of a task, None if that is unknown: earlier versions did not store it.
+        """Return the evidence that decided the order of a task, None if that is unknown: earlier versions did not store it.
 
         Raises:
             StorageError: the file exists but cannot be read.

@@ -121,7 +121,7 @@ class TableMirror:
             return Difference(None if self._log is None else self._log.version, reason=str(error))
 
     def repair(self) -> int:
-        """Make the Iceberg table anew from the Delta table, without its older snapshots; return the Delta version.
+        """Recreate the Iceberg table from the Delta table, without its older snapshots; return the Delta version.
 
         Raises:
             ReplicateError: there is an Iceberg table of that name that Headstream did not make.

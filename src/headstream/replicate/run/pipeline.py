@@ -147,7 +147,7 @@ class MergeSpan:
         self._span = span
 
     def end(self, applied: Applied) -> None:
-        """Record what a merge did, or why it failed."""
+        """Record the result of a merge, or its error."""
         for counts in applied.counts.values():
             for operation in ("inserted", "updated", "deleted"):
                 self._span.set_attribute(f"headstream.rows.{operation}", getattr(counts, operation))

@@ -79,7 +79,7 @@ def plan_tasks(
     """Return the tasks: big ranges are split, small ones combined.
 
     Args:
-        min_partitions: Minimum number of tasks, as far as there are offsets for them; None is the fewest that perform well.
+        min_partitions: Minimum number of tasks, as far as there are offsets for them; None chooses the fewest that perform well.
         size_of: Returns about how many stored bytes a range has: big messages make smaller tasks.
     """
     costs = {part: max(part.count, size_of(part) // MESSAGE_BYTES) for part in ranges}

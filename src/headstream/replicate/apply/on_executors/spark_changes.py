@@ -252,7 +252,7 @@ def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
 
 
 def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
-    """Return what divides stored changes into buckets."""
+    """Return the function that divides stored changes into buckets."""
     packed = pickle.dumps(task)
 
     def split(batches: _Batches) -> _Batches:

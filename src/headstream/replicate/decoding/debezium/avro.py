@@ -93,7 +93,7 @@ def read_avro_groups(
         payloads: Framed values.
         rows: Their rows in the raw batch.
         schema_store: The schema store, which fetches missing schemas from the registry.
-        settings: What of their form depends on the connector's configuration.
+        settings: The parts of their form that depend on the connector's configuration.
     """
     numbers = schema_numbers(payloads, np.arange(len(rows)))
     for number in np.unique(numbers).tolist():

@@ -93,7 +93,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
         payloads: Their values, none of them null.
         rows: Their rows in the raw batch.
         known: Finds columns for messages without a schema.
-        settings: What of their form depends on the connector's configuration.
+        settings: The parts of their form that depend on the connector's configuration.
     """
     left = np.arange(len(rows))
     payloads = _in_one_form(payloads)
@@ -163,7 +163,7 @@ def _next(text: str, at: int) -> int:
 
 
 def _find_prefix(message: bytes) -> bytes | None:
-    """Return what all messages of a schema begin with; None if the message is written in another way."""
+    """Return the common first bytes of all messages of a schema; None if the message is written in another way."""
     try:
         text = message.decode()
         _, end = _DECODER.raw_decode(text, len(_SCHEMA))
@@ -179,7 +179,7 @@ def _parse_schema(prefix: bytes, settings: DebeziumSettings) -> Shape:
 
 
 def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
-    """Return what the messages of a schema are.
+    """Return the kind of a schema's messages.
 
     Args:
         schema: Connect's schema, as JsonConverter writes it.
