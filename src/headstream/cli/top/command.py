@@ -117,7 +117,7 @@ def top(
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
     On a terminal, s changes the order of the topics and q ends. Otherwise one table is printed for each sample; with --output
-    jsonl one JSON object a line, for programs that draw or check the numbers.
+    jsonl one JSON object per line, for programs that draw or check the numbers.
 
     \b
     Examples:

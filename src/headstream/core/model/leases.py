@@ -4,8 +4,8 @@ pending    waits, or was never leased          leased     one worker has it, unt
 delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
-A grant lends ranges of messages under one token. A step of a message needs the token that it was lent under: a step that
-a worker sends after its lease has ended changes nothing; the refusal has what happened since.
+A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
+worker sends after its lease has ended changes nothing; the refusal describes what happened since.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A message ends in one of six categories:
     metadata   a metadata message, for the schema store (raw)
     waiting    data whose schema has not arrived (raw, with the schema id)
     dead       messages that can never be a change (raw, with the reason)
-    changes    one Arrow batch a schema id, in the target's types
+    changes    one Arrow batch per schema id, in the target's types
     unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
     tombstone  a null payload, by which a compacted topic marks a deleted key (counted)
 

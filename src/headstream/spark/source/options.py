@@ -114,7 +114,7 @@ class SourceOptions:
         """Reject options that only streams support."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
+                raise InvalidOptionError(f"{option} is only for streams", advice="Limit a batch read by endingOffsets")
         if self.starting.at == "latest":
             raise InvalidOptionError(
                 "startingOffsets=latest leaves nothing to read in a batch query", advice="Use earliest, or offsets by partition"
@@ -173,7 +173,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
     mismatch = given.get("headermismatch", "null").strip().lower()
     if "headercolumns" not in given:
         if "headermismatch" in given:
-            raise InvalidOptionError("headerMismatch is for headerColumns, which is not given")
+            raise InvalidOptionError("headerMismatch needs headerColumns, which is not given")
         return RowShape(columns, headers)
     if mismatch not in ("null", "fail"):
         raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")

@@ -149,7 +149,7 @@ class Resolver:
 
         Args:
             events: As Collapsed.events, in the table's types.
-            tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
+            tracks: Whether to log changes of keys from which a late change of key can have moved a row.
         """
         batch = BatchEvents(events, late, self._keys, collapsed)
         if not batch.rows.num_rows:
