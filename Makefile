@@ -7,7 +7,7 @@ KERNELS := $(shell find src/headstream/core/codec src/headstream/replicate/codec
 TESTED := tests/unit tests/property tests/campaigns tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit nightly soak suite-times check vectors docs release console pictures format bench clean
+.PHONY: help setup lock jars demo test unit nightly soak suite-times check vectors docs release console pictures format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ $(VENV)/.ready: $(VENV)/.compiled $(VENV)/.installed $(VENV)/.demo-packages
 $(VENV)/.checked: $(VENV)/.ready $(VENV)/.packages
 	@$(BIN)/python -m pip check --disable-pip-version-check >$(VENV)/check.log || cat $(VENV)/check.log
 	@touch $@
+
+lock: setup ## choose the newest versions that pyproject.toml allows, and pin them with their digests
+	@$(BIN)/python tools/lock_requirements.py
 
 jars: setup ## fetch the JVM's jars (once)
 	@$(BIN)/headstream jars

@@ -36,7 +36,7 @@ from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.spark import session, stop
@@ -161,10 +161,10 @@ def _measure_all(report: Report, directory: Path, *, quick: bool) -> None:
     count = 5_000 if quick else 50_000
     table = TableMetadata("E" * 32, Lineage("s", "t", "public", "kit"), _COLUMNS, data_schema(_COLUMNS, logical_types=True))
     changes = [Change("UPDATE", _row(number), None, f"{number:035d}") for number in range(count)]
-    zone = SchemaZone(directory / "replicate")
-    zone.add(ZoneEntry(table, 1, "cdc/metadata", 0, 0))
-    replicate = Decoder(zone, DecodeOptions())
-    debezium = Decoder(SchemaZone(directory / "debezium"), DecodeOptions(debezium=DebeziumSettings()))
+    schema_store = SchemaStore(directory / "replicate")
+    schema_store.add(StoredSchema(table, 1, "cdc/metadata", 0, 0))
+    replicate = Decoder(schema_store, DecodeOptions())
+    debezium = Decoder(SchemaStore(directory / "debezium"), DecodeOptions(debezium=DebeziumSettings()))
     _measure("Replicate, Avro", _raw([data_message(table, one) for one in changes]), replicate.decode, report)
     _measure("Replicate, JSON", _raw([data_message(table, one, form="json") for one in changes]), replicate.decode, report)
     values = [_envelope(number, schema=True) for number in range(count)]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -25,9 +24,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from bench.cluster_meter import find_processes
 from bench.machine import Report, run_benchmark
-from bench.merge_on_read import TYPES, Spent, Table, make_rows
+from bench.merge_on_read import TYPES, Spent, Table, make_rows, spend
 from headstream.replicate.engines.plan import plan_merge
 from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.iceberg.mirror import TableMirror
@@ -119,7 +117,7 @@ def bench_commits(report: Report, directory: Path, commits: int) -> None:
 def bench_merges(report: Report, directory: Path, rows: int, changes: int, batches: int) -> None:
     """Measure micro-batches merged by deletion vectors into Delta, each with a commit to Iceberg after it."""
     work = directory / "merges"
-    table = Table(work, rows, "index")
+    table = Table(work / "table", work, rows, "index")
     table.fill()
     mirror = open_mirror(work, "table")
     table.merge(changes)
@@ -146,7 +144,7 @@ def bench_merges(report: Report, directory: Path, rows: int, changes: int, batch
 def bench_spark(report: Report, directory: Path, rows: int, changes: int, batches: int) -> None:
     """Measure Spark's MERGE of the same changes into Iceberg tables, by rewritten files and by position deletes."""
     work = directory / "spark"
-    table = Table(work, rows, "index")
+    table = Table(work / "table", work, rows, "index")
     table.fill()
     columns = [*TYPES, "_hs_sequence"]
     names = {"copy-on-write": "lake.bench.rewritten", "merge-on-read": "lake.bench.deleted"}
@@ -158,7 +156,7 @@ def bench_spark(report: Report, directory: Path, rows: int, changes: int, batche
             modes = ", ".join(f"'write.{kind}.mode' = '{mode}'" for kind in ("delete", "update", "merge"))
             spark.query(
                 f"CREATE TABLE {name} USING iceberg TBLPROPERTIES ('format-version' = '2', {modes}) AS "
-                f"SELECT {', '.join(columns)} FROM parquet.`{table.path}/*.parquet`"
+                f"SELECT {', '.join(columns)} FROM parquet.`{table.place}/*.parquet`"
             )
         found: dict[str, list[Spent]] = {mode: [] for mode in names}
         for number in range(batches + 1):
@@ -167,7 +165,7 @@ def bench_spark(report: Report, directory: Path, rows: int, changes: int, batche
             pq.write_table(source, file)
             table.engine.merge(plan_merge(list(TYPES), ["id"]), source, "bench", number + 2)
             for mode, name in names.items():
-                spent = measured_of_children(functools.partial(spark.query, _merge(name, file, columns)))
+                spent = spend(functools.partial(spark.query, _merge(name, file, columns)))
                 found[mode] += [spent] if number else []
         expected = table.engine.read(["customer"], "TRUE")["customer"].to_pylist()
         for mode, name in names.items():
@@ -181,17 +179,6 @@ def bench_spark(report: Report, directory: Path, rows: int, changes: int, batche
                 f"{changes * batches / wall:,.0f} changes/s, {changes * batches / cpu:,.0f} per CPU s"
             )
     shutil.rmtree(work)
-
-
-def measured_of_children(step: Callable[[], Any]) -> Spent:
-    """Return what a step took, by the processor time of the processes that this one has started."""
-
-    def seconds() -> float:
-        return sum(spent for process, (_, spent) in find_processes().items() if process != os.getpid())
-
-    began, cpu = time.perf_counter(), seconds()
-    step()
-    return Spent(time.perf_counter() - began, seconds() - cpu, 0)
 
 
 def _merge(name: str, file: Path, columns: list[str]) -> str:

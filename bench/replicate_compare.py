@@ -24,7 +24,7 @@ from headstream.replicate.compare.comparison import CompareSettings, TableResult
 from headstream.replicate.compare.source_database import JdbcAccess
 from headstream.replicate.compare.tables import compare_tables
 from headstream.replicate.parked.ledger import Ledger
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.tables.table_memory import TableMemory
 from headstream.replicate.tables.tables import TABLES_NAME
@@ -108,7 +108,7 @@ def make_tables(spark: SparkSession, directory: Path, rows: int) -> None:
     Ledger(directory / "checkpoint" / "ledger.sqlite").close()
     TableMemory(directory / "checkpoint" / TABLES_NAME).close()
     metadata = TableMetadata("0" * 32, Lineage("server", "task", "public", "orders", 1, ""), COLUMNS, _DATA_SCHEMA)
-    SchemaZone(directory / "checkpoint" / "zone").add(ZoneEntry(metadata, 1, "t", 0, 0))
+    SchemaStore(directory / "checkpoint" / "zone").add(StoredSchema(metadata, 1, "t", 0, 0))
 
 
 def run(report: Report, spark: SparkSession, server: PostgresServer, directory: Path, rows: int) -> None:

@@ -32,7 +32,7 @@ from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.decoding.decode import Decoder, decode_partitions
 from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA, Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.spark import session, stop
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ BATCH_MESSAGES: Final = 200_000
 _ROWS_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in table_types().items())
 
 
-def make_zone(directory: Path, tables: list[TableMetadata]) -> SchemaZone:
-    """Return a zone that knows some tables."""
-    zone = SchemaZone(directory)
+def make_schema_store(directory: Path, tables: list[TableMetadata]) -> SchemaStore:
+    """Return a schema store that knows some tables."""
+    schema_store = SchemaStore(directory)
     for table in tables:
-        zone.add(ZoneEntry(decode_metadata(decode_envelope(metadata_message(table))), 0, "t", 1, 0))
-    return zone
+        schema_store.add(StoredSchema(decode_metadata(decode_envelope(metadata_message(table))), 0, "t", 1, 0))
+    return schema_store
 
 
 def make_messages(tables: list[TableMetadata], count: int) -> list[bytes]:
@@ -56,9 +56,9 @@ def make_messages(tables: list[TableMetadata], count: int) -> list[bytes]:
     return [writers[n % len(writers)].write("INSERT", n, n) for n in range(count)]
 
 
-def decode_ours(messages: DataFrame, zone: SchemaZone) -> int:
+def decode_ours(messages: DataFrame, schema_store: SchemaStore) -> int:
     """Decode as the pipeline does; return how many changes that gave."""
-    table = messages.mapInArrow(decode_partitions(zone, DecodeOptions()), DECODED_SPARK_SCHEMA).toArrow()
+    table = messages.mapInArrow(decode_partitions(schema_store, DecodeOptions()), DECODED_SPARK_SCHEMA).toArrow()
     decoded = Decoded.from_table(table)
     assert not [*decoded.dead, *decoded.waiting]
     return sum(batch.num_rows for batches in decoded.changes.values() for batch in batches)
@@ -106,13 +106,13 @@ def decode_by_fastavro(messages: DataFrame, schemas: dict[str, str]) -> int:
 def bench_spark(report: Report, directory: Path, spark: SparkSession, ids: int, batches: int) -> None:
     """The three consumers, in turn, batch after batch; the first of each is not counted."""
     tables = [make_table(number) for number in range(ids)]
-    zone = make_zone(directory / f"zone{ids}", tables)
+    schema_store = make_schema_store(directory / f"zone{ids}", tables)
     schemas = {table.schema_id: table.data_schema for table in tables}
     made = pa.Table.from_batches(raw_batches(make_messages(tables, BATCH_MESSAGES)))
     messages = spark.createDataFrame(made).coalesce(2).persist()
     messages.count()
     runs: dict[str, Callable[[], int]] = {
-        "ours": lambda: decode_ours(messages, zone),
+        "ours": lambda: decode_ours(messages, schema_store),
         "from_avro": lambda: decode_by_from_avro(messages, schemas),
         "fastavro": lambda: decode_by_fastavro(messages, schemas),
     }
@@ -136,13 +136,13 @@ def bench_spark(report: Report, directory: Path, spark: SparkSession, ids: int, 
 def bench_kernel(report: Report, directory: Path, ids: int, count: int) -> None:
     """The decoder alone beside fastavro alone, one core."""
     tables = [make_table(number) for number in range(ids)]
-    zone = make_zone(directory / f"kernel{ids}", tables)
+    schema_store = make_schema_store(directory / f"kernel{ids}", tables)
     values = make_messages(tables, count)
     batches = list(raw_batches(values))
     few = values[: count // 20]
     envelope = fastavro.parse_schema(json.loads(ENVELOPE_SCHEMA))
     schemas = {table.schema_id: fastavro.parse_schema(json.loads(table.data_schema)) for table in tables}
-    decoder = Decoder(zone)
+    decoder = Decoder(schema_store)
     ours, theirs = [], []
     for _ in range(5):
         began = time.perf_counter()

@@ -65,7 +65,7 @@ class Load(NamedTuple):
 
     def __str__(self) -> str:
         what = f"{self.mode} {self.messages} x {self.size_bytes} B"
-        how = ", one thread" * (self.threads == 1) + ", iggy-py" * self.is_iggy
+        how = ", one thread" * (self.threads == 1) + ", Iggy's client" * self.is_iggy
         return f"{what}, {self.connections} connection{'s' * (self.connections > 1)}{how}"
 
 
@@ -124,7 +124,10 @@ def compile_load(directory: Path) -> str:
 def run(program: str, target: Target, load: Load, seconds: float = SECONDS) -> Result:
     """Put a load on a server."""
     before_s = target.cpu_s()
-    command = [str(make_environment(IGGY_VERSION)), str(ROOT / "bench" / "server_iggy.py")] if load.is_iggy else [program]
+    command = [program]
+    if load.is_iggy:
+        client = ("0.9.0", "apache-iggy") if load.mode.endswith("-today") else (IGGY_VERSION, "iggy-py")
+        command = [str(make_environment(*client)), str(ROOT / "bench" / "server_iggy.py")]
     words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, load.batches]
     if not load.is_iggy:
         words.append(load.threads or max(2, load.connections))

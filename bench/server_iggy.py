@@ -1,10 +1,12 @@
-"""Load by iggy-py 0.4.0, one of Iggy's own clients: what bench/server.py runs, with the interpreter of the client's environment.
+"""Load by iggy-py 0.4.0 or apache-iggy 0.9.0, Iggy's own clients: run by the interpreter of the client's environment.
 
-server_iggy.py send|poll PORT CONNECTIONS SECONDS MESSAGES BYTES BATCHES: a client a connection, all in one event loop, each
-with one request at a time; send and poll do what they do in server_load.c. Prints the same five numbers.
+server_iggy.py MODE PORT CONNECTIONS SECONDS MESSAGES BYTES BATCHES: a client per connection, all in one event loop, each with one
+request at a time. MODE is send or poll, or with apache-iggy send-today or poll-today; they do what they do in server_load.c.
+Prints the same five numbers.
 """
 
 import asyncio
+import importlib
 import os
 import resource
 import statistics
@@ -12,12 +14,15 @@ import sys
 import time
 from typing import Any
 
-import iggy_py
+IS_TODAY = sys.argv[1].endswith("-today")
+iggy: Any = importlib.import_module("apache_iggy" if IS_TODAY else "iggy_py")
+PARTITION = 0 if IS_TODAY else 1
+CONSUMER = {"consumer": iggy.Consumer.Single("bench")} if IS_TODAY else {}
 
 
 async def open_client(port: str) -> Any:
     """Return a client, logged in."""
-    client = iggy_py.IggyClient(f"127.0.0.1:{port}")
+    client = iggy.IggyClient(f"127.0.0.1:{port}")
     await client.connect()
     await client.login_user("iggy", "iggy")
     return client
@@ -25,16 +30,21 @@ async def open_client(port: str) -> Any:
 
 async def load(client: Any, topic: str, seconds: float, messages: int, size_bytes: int, batches: int) -> list[float]:
     """Ask again and again; return what each request took, seconds. Without `size_bytes`, messages are polled."""
-    sent = [iggy_py.SendMessage("x" * size_bytes) for _ in range(messages)] if size_bytes else []
+    sent = [iggy.SendMessage("x" * size_bytes) for _ in range(messages)] if size_bytes else []
     times: list[float] = []
     began = time.perf_counter()
     until = began + seconds
     while began < until:
         if sent:
-            await client.send_messages("bench", topic, 1, sent)
+            await client.send_messages("bench", topic, PARTITION, sent)
         else:
-            strategy = iggy_py.PollingStrategy.Offset(len(times) % batches * messages)
-            polled = await client.poll_messages("bench", topic, 1, strategy, messages, auto_commit=False)
+            asked = {
+                "partition_id": PARTITION,
+                "polling_strategy": iggy.PollingStrategy.Offset(len(times) % batches * messages),
+                "count": messages,
+                "auto_commit": False,
+            }
+            polled = await client.poll_messages("bench", topic, **asked, **CONSUMER)
             if len(polled) != messages:
                 raise SystemExit(f"{len(polled)} messages")
         ended = time.perf_counter()
@@ -49,7 +59,7 @@ async def main(mode: str, port: str, connections: int, seconds: float, messages:
     before = resource.getrusage(resource.RUSAGE_SELF)
     began = time.perf_counter()
     loads = [
-        load(client, f"t{number}", seconds, messages, size_bytes if mode == "send" else 0, batches)
+        load(client, f"t{number}", seconds, messages, size_bytes if mode.startswith("send") else 0, batches)
         for number, client in enumerate(clients)
     ]
     times = sorted(each for client_times in await asyncio.gather(*loads) for each in client_times)

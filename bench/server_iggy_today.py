@@ -1,6 +1,7 @@
 """The frames of Iggy's protocol 0.11 beside the older ones, on the same server.
 
-The load is that of server.py. Both kinds of frames take turns on one server; shown are the medians of their messages a second, a
+The load is that of server.py, or Iggy's own clients: `iggy-py` 0.4.0 beside `apache-iggy` 0.9.0.
+Both kinds of frames take turns on one server; shown are the medians of their messages a second, a
 request's time and the server's processor time, and the ratio of the rates. What is polled was sent in the older frames.
 Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down.
 `--old DIR` adds the older frames on the server of another checkout with its own .venv. Last comes the processor time of a server
@@ -9,6 +10,7 @@ with idle consumers that poll every 10 ms, with and without held polls.
 
 from __future__ import annotations
 
+import os
 import statistics
 import struct
 import sys
@@ -26,12 +28,13 @@ from bench.server import SECONDS, Load, Result, compile_load, fill, parse_option
 from headstream.core.wire.codes import Code  # noqa: E402
 from tests.support.server.vsr_peer import VsrPeer  # noqa: E402
 
-ROUNDS = 5
+ROUNDS = 4
 IDLE = 100
 IDLE_SECONDS = 5
 LOADS = [
-    *(Load(mode, connections, 1000, size) for mode in ("send", "poll") for size in (1000, 100) for connections in (1, 4)),
+    *(Load(mode, connections, 1000, size) for mode in ("send", "poll") for size in (1000, 100) for connections in (1, 4, 8)),
     *(Load(mode, connections, 1, 100) for mode in ("send", "poll") for connections in (1, 4, 8)),
+    *(Load(mode, 1, messages, size, is_iggy=True) for mode in ("send", "poll") for messages, size in ((1000, 1000), (1, 100))),
     Load("ping", 1, 1, 1),
 ]
 
@@ -54,6 +57,8 @@ def compare(report: Report, program: str, load: Load, old: Path | None) -> None:
         for number in range(ROUNDS):
             for at in range(len(turns)):
                 chosen = (at + number) % len(turns)
+                if load.mode == "send":
+                    os.sync()  # pages that another turn has not written slow this one down
                 found[chosen].append(run(program, *turns[chosen]))
     older, newer, *olds = (Result(*map(statistics.median, zip(*each, strict=True))) for each in found)
     beside = "".join(f" | {other.rate:12,.0f} {older.rate / other.rate:6.2f}" for other in olds)

@@ -37,7 +37,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # n
 
 import headstream as hs  # noqa: E402
 from bench.machine import run_benchmark  # noqa: E402
-from bench.replicate_decode import make_messages, make_zone  # noqa: E402
+from bench.replicate_decode import make_messages, make_schema_store  # noqa: E402
 from bench.replicate_messages import make_table, raw_batches  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
 from headstream.core.codec.binary import encode_sent  # noqa: E402
@@ -192,11 +192,11 @@ def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> Non
 def measure_decoding(tell: Callable[[str], None], directory: Path, count: int, rounds: int) -> None:
     """Measure the decoding of messages without and with trace contexts."""
     tables = [make_table(0)]
-    zone = make_zone(directory / "zone", tables)
+    schema_store = make_schema_store(directory / "zone", tables)
     plain = list(raw_batches(make_messages(tables, count), 50_000))
 
     def decode(batches: list[pa.RecordBatch], *, is_on: bool) -> tuple[float]:
-        decoder = Decoder(zone, DecodeOptions(tracing=is_on))
+        decoder = Decoder(schema_store, DecodeOptions(tracing=is_on))
         began = time.process_time()
         for batch in batches:
             decoder.decode(batch).to_batch()

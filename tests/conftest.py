@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -36,3 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mark_repeated_seeds(items)  # before pytest selects by markers
     if config.option.markexpr == FIRST_TIER:
         take_fewer_examples(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of collected tests are never garbage: no collection traverses them

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 
 from headstream.cli.main import cli
 
-__all__ = ["RULES", "Finding", "Rule", "find_breaches", "main"]
+__all__ = ["RULES", "Finding", "Rule", "find_breaches", "main", "read_texts"]
 
 _ROOT: Final = Path(__file__).parents[1]
 _FILE: Final[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "prose.toml").read_text(encoding="utf-8"))
@@ -65,6 +65,7 @@ def find_breaches(where: str, place: str, text: str) -> Iterator[Finding]:
         where: `docs`, `help`, `options`, `docstrings` or `messages`; rules for `help` hold for `options` and `messages` too.
         place: A file with a line, or a command with its option.
     """
+    text = _CODE.sub("`", text)
     scopes = {where, "help"} if where in {"options", "messages"} else {where}
     for rule in RULES:
         if not rule.where & scopes:
@@ -81,15 +82,15 @@ def _pages() -> Iterator[tuple[str, str, str]]:
     for page in (page for page in pages if page.name != "api.md"):  # made from docstrings
         for token in parser.parse(page.read_text(encoding="utf-8")):
             if token.type == "inline" and token.children is not None:
-                kept = ("`" if child.type == "code_inline" else child.content or " " for child in token.children)
+                kept = (f"`{child.content}`" if child.type == "code_inline" else child.content or " " for child in token.children)
                 yield "docs", f"{page.relative_to(_ROOT)}:{(token.map or [0])[0] + 1}", "".join(kept)
 
 
 def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str, str]]:
-    yield "help", context.command_path, _CODE.sub("`", command.help or command.short_help or "")
+    yield "help", context.command_path, command.help or command.short_help or ""
     for option in command.params:
         if isinstance(option, click.Option) and option.help and not option.hidden:
-            yield "options", f"{context.command_path} {option.opts[0]}", _CODE.sub("`", option.help)
+            yield "options", f"{context.command_path} {option.opts[0]}", option.help
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
@@ -103,10 +104,20 @@ def _sources() -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             place = f"{path.relative_to(_ROOT)}:{getattr(node, 'lineno', 1)}"
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-                yield "docstrings", place, _CODE.sub("`", ast.get_docstring(node) or "")
+                yield "docstrings", place, ast.get_docstring(node) or ""
             elif isinstance(node, ast.Call) and _is_message(node.func):
-                texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
-                yield "messages", place, _CODE.sub("`", " ".join(texts))
+                yield "messages", place, " ".join(_texts(node))
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """Yield the texts in a call, with `{…}` for each value that is put into one."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(each.value) if isinstance(each, ast.Constant) else "{…}" for each in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _texts(child)
 
 
 def _is_message(function: ast.expr) -> bool:
@@ -115,10 +126,14 @@ def _is_message(function: ast.expr) -> bool:
     return isinstance(function, ast.Name) and function.id.endswith("Error")
 
 
+def read_texts() -> Iterator[tuple[str, str, str]]:
+    """Yield where each text is used (as for find_breaches()), its place, and the text."""
+    yield from (*_pages(), *_helps(cli, click.Context(cli, info_name="headstream")), *_sources())
+
+
 def main() -> int:
     """Print each breach and return 1 if there is one."""
-    texts = [*_pages(), *_helps(cli, click.Context(cli, info_name="headstream")), *_sources()]
-    found = [finding for where, place, text in texts for finding in find_breaches(where, place, " ".join(text.split()))]
+    found = [finding for where, place, text in read_texts() for finding in find_breaches(where, place, " ".join(text.split()))]
     for finding in found:
         print(f"{finding.place}: {finding.phrase!r} ({finding.rule.name}): write {finding.rule.instead}")  # noqa: T201
     return 1 if found else 0

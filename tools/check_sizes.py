@@ -1,6 +1,7 @@
 """Fail where a function, a folder or the number of modules is too large: the limits are the constants below.
 
-A function has at most 70 lines and 9 parameters, a folder 30 modules, and no small module has one importer, its neighbour.
+A function has at most 70 lines and 9 parameters, a folder 30 modules, no module imports one that imports it, and no small module
+has one importer, its neighbour.
 
 A file is one concept: above 800 lines there is a warning, since its length is a matter of judgement. A module of under 80 lines
 that only its neighbour imports was cut off from that neighbour, unless SMALL_MODULES says why it stands alone. A function has
@@ -13,6 +14,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +35,6 @@ SMALL_MODULES: Final = {
     "headstream.broker.commands.tokens": _COMMAND,
     "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
-    "headstream.testing.process_guard": "run as a file, by itself: it imports nothing of Headstream",
     "headstream.log.segments.send_positions": "the one cache of a segment's reader, with tests of its own",
     "headstream.cli.importing.reading": "pure: lines of a file -> messages, without a log",
     "headstream.cli.top.keys": "the terminal's keyboard, the only part that needs a terminal",
@@ -68,7 +69,7 @@ def main() -> int:
         breaches += _long_functions(path, ast.parse(text))
         if path.is_relative_to(SRC):
             breaches += _wide_functions(path, ast.parse(text))
-    breaches += _small_modules()
+    breaches += _imports()
     for folder in sorted({path.parent for path in SRC.rglob("*.py")}):
         modules = len(list(folder.glob("*.py")))
         if modules > MAX_FOLDER_MODULES:
@@ -96,8 +97,8 @@ def _wide_functions(path: Path, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {node.name} has {count} parameters (at most {MAX_PARAMETERS}): make a value of them"
 
 
-def _small_modules() -> Iterator[str]:
-    """Iterate over the breaches of small modules with one importer, and over reasons that are not needed."""
+def _imports() -> Iterator[str]:
+    """Iterate over the breaches of imports: a cycle, type-checking imports included, and small modules with one importer."""
     paths = {".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in SRC.rglob("*.py")}
     importers: dict[str, set[str]] = defaultdict(set)
     for module, path in paths.items():
@@ -106,10 +107,16 @@ def _small_modules() -> Iterator[str]:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     importers[inner if inner in paths else node.module].add(module)
+    try:
+        TopologicalSorter(importers).prepare()
+    except CycleError as error:
+        yield f"these modules import each other: {' -> '.join(error.args[1])}"
     small = set()
     for module, path in paths.items():
-        lines = path.read_text(encoding="utf-8").count("\n")
-        if path.name == "__init__.py" or lines >= SMALL_MODULE_LINES or len(importers[module]) != 1:
+        text = path.read_text(encoding="utf-8")
+        lines = text.count("\n")
+        may_be_small = path.name == "__init__.py" or "\nif __name__ ==" in text  # a program
+        if may_be_small or lines >= SMALL_MODULE_LINES or len(importers[module]) != 1:
             continue
         (importer,) = importers[module]
         if paths[importer].parent == path.parent:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, the console's packages,
-# and readers of Iceberg tables.
+# Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, MariaDB, Iggy's Rust client, the
+# console's packages, and readers of Iceberg tables.
 # What cannot be installed here is said, and its tests are skipped by name.
 set -u
 cd "$(dirname "$0")/.."
@@ -14,6 +14,14 @@ if ! [ -x "$place/bin/fake-gcs-server" ]; then
   { command -v go >/dev/null && GOBIN="$place/bin" go install github.com/fsouza/fake-gcs-server@latest; } ||
     echo "fake-gcs-server cannot be installed: it needs Go" >&2
 fi
+if ! [ -x "$place/mariadb/usr/sbin/mariadbd" ]; then
+  mkdir -p "$place/mariadb/packages"
+  (cd "$place/mariadb/packages" && apt-get download mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1 libncurses6 >/dev/null 2>&1 &&
+    for package in *.deb; do dpkg -x "$package" .. || exit 1; done) || echo "MariaDB cannot be unpacked: it needs Debian 12's apt-get and dpkg" >&2
+fi
+{ command -v cargo >/dev/null &&
+  CARGO_TARGET_DIR=.cache/iggy-rust/target cargo build -q --manifest-path tests/integration/iggy/rust/Cargo.toml; } ||
+  echo "the scenarios of Iggy's Rust client cannot be built: they need cargo (Rust 1.95)" >&2
 [ -d console/node_modules ] || (cd console && npm ci --no-audit --no-fund --loglevel=error) || echo "the console's packages cannot be installed: they need npm" >&2
 .venv/bin/python -c 'from headstream.spark.sessions.jar_sets import NAMENODE; from headstream.spark.sessions.jars import fetch; fetch(jar_set=NAMENODE)' >/dev/null ||
   echo "the HDFS server cannot be fetched" >&2

@@ -1,13 +1,19 @@
-"""Write requirements.lock: constraints.txt with the SHA-256 digests of every file of each release, without addresses.
+"""Write constraints.txt and requirements.lock: the newest versions that pyproject.toml allows, with the digests of their files.
 
-`make setup` installs nothing whose digest is not in it. All files of a release are in it, so that it serves every Python and
-every platform that the release does. Run this after changing constraints.txt. It asks the package index through pip, once a
-package, and downloads no package.
+    make lock                              both files
+    tools/lock_requirements.py digests     requirements.lock alone, for a constraints.txt changed by hand
+
+`make setup` installs nothing whose SHA-256 digest is not in requirements.lock. All files of a release are in it, so that it
+serves every Python and every platform that the release does. pip resolves `headstream[dev]` with the oldest Python that is
+supported, because the newest version of a package may need a newer one. Packages are asked for by name; nothing is installed.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +25,34 @@ _ROOT = Path(__file__).parents[1]
 _HEAD = "# Written by tools/lock_requirements.py from constraints.txt: every file of each release. Don't edit this by hand.\n"
 
 
-def main() -> int:
-    """Write the file, or return 1 where a release has no file."""
+def main(arguments: list[str]) -> int:
+    """Write both files, or with `digests` the second; return 1 where the oldest Python is needed, or a release has no file."""
+    if arguments != ["digests"]:
+        oldest = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+        if sys.version_info[:2] != tuple(map(int, oldest.split("."))):
+            sys.stderr.write(
+                f"versions are chosen with Python {oldest}, the oldest that is supported: make PYTHON=python{oldest} lock\n"
+            )
+            return 1
+        pins = _resolve()
+        (_ROOT / "constraints.txt").write_text("".join(f"{pin}\n" for pin in pins))
+    return _write_lock((_ROOT / "constraints.txt").read_text().split())
+
+
+def _resolve() -> list[str]:
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
+    done = subprocess.run([*command, f"{_ROOT}[dev]"], check=True, stdout=subprocess.PIPE, text=True)
+    found = [package["metadata"] for package in json.loads(done.stdout)["install"]]
+    return sorted((f"{each['name']}=={each['version']}" for each in found if each["name"] != "headstream"), key=str.lower)
+
+
+def _write_lock(pins: list[str]) -> int:
     command = DownloadCommand("download", "")
     options, _ = command.parse_args(["--no-input", "setuptools"])
     with command.main_context():
         collector = command._build_package_finder(options, command.get_default_session(options))._link_collector
         lines = [_HEAD]
-        for pin in (_ROOT / "constraints.txt").read_text().split():
+        for pin in pins:
             name, version = pin.split("==")
             digests = _digests(collector, name, version)
             if not digests:
@@ -57,4 +83,4 @@ def _release(file_name: str) -> tuple[str, str] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -30,7 +30,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[1]
 OUTPUT: Final = ROOT / ".cache" / "suite"
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)\b")
-_PART_SECONDS: Final = 60.0
+_PART_SECONDS: Final = 90.0
 """Processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
 _USES_KAFKA: Final = re.compile(r"empty_cluster|kafka_broker: KafkaBroker")
 _USES_PLACES: Final = re.compile(r"\b(log: hs\.Client|[a-z_]+: Place)\b")

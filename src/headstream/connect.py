@@ -105,7 +105,7 @@ def connect_async(url: str | None = None, *, interceptors: Any = (), **options: 
 
 
 def _find_interceptors(given: Any) -> Chain | None:
-    """Return the chain of the given interceptors and those of the environment, None if there are none."""
+    """Return the chain of the given interceptors and the environment's, None if there are none."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InvalidOptionError(f"interceptors is {given!r}", advice="Give a list of objects")
     found = list(given)

@@ -129,7 +129,7 @@ class HeadstreamError(Exception):
     messages: Sequence[Any] = ()
     """The messages that a producer could not deliver, if known: Message values without offsets."""
     in_doubt: Sequence[Any] = ()
-    """Those of them that may have been stored; the others were not."""
+    """The messages that may have been stored; no other message was."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what, self.where, self.advice = what, where, advice
@@ -317,7 +317,7 @@ class CorruptSendError(CorruptLogError):
     """Messages that are damaged or missing; all messages before and after them are readable.
 
     Args:
-        what: What is damaged.
+        what: Damaged part.
         from_offset: The first unreadable offset.
         until_offset: One past the last one: where a reader can continue.
         partition: The partition's number for a client's request; 0 for a file.
@@ -369,7 +369,7 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        what: What changed.
+        what: The change.
         advice: What to do about it.
         stops: Whether the settings require the pipeline to stop.
     """

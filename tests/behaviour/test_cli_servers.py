@@ -123,7 +123,7 @@ def test_a_context_has_a_server_and_asks_for_its_password(server: LocalServer, m
     assert run("topic", "list") == []
 
 
-def test_what_only_a_directory_has_says_so_without_the_password(server: LocalServer, tmp_path: Path) -> None:
+def test_verify_and_backup_refuse_the_url_of_a_server_without_showing_the_password(server: LocalServer, tmp_path: Path) -> None:
     for arguments in (("verify",), ("backup", str(tmp_path / "copy"))):
         result = invoke(*arguments, "--url", "headstream://ann:s3cret@host")
         assert result.exit_code == 2

@@ -131,7 +131,7 @@ def test_poll_gathers_from_several_partitions(log: hs.Client, send: Send) -> Non
     assert log.offsets("shop/carts", "g") == {at(1): 2, at(2): 2, at(3): 2}
 
 
-def test_seek_goes_anywhere(log: hs.Client, send: Send) -> None:
+def test_seek_moves_a_consumer_to_any_offset_and_to_either_end(log: hs.Client, send: Send) -> None:
     send(*(b"%d" % number for number in range(10)))
     with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
         assert len(list(consumer)) == 10

@@ -46,7 +46,7 @@ def test_every_call_takes_ids_in_place_of_names(log: hs.Client) -> None:
     assert log.streams() == []
 
 
-def test_a_number_is_a_name_first(log: hs.Client, place: Place) -> None:
+def test_a_number_as_a_name_is_found_before_an_id(log: hs.Client, place: Place) -> None:
     if place.url.startswith("http"):
         return  # numbers are ids there
     log.create_topic("1/1")  # the second stream, the first topic in it

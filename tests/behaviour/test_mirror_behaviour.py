@@ -135,7 +135,7 @@ def test_mirrors_in_both_directions_do_not_go_in_a_circle(source: hs.Client, pla
         assert sorted(message.payload or b"" for message in everything(log, "shop/orders")) == [b"from source", b"from target"]
 
 
-def test_a_ring_of_three_logs_stops(source: hs.Client, place: Place) -> None:
+def test_mirrors_in_a_ring_of_three_logs_copy_each_message_once(source: hs.Client, place: Place) -> None:
     with hs.connect("memory://") as third:
         ring = [source, place.connect(), third]
         for log in ring:

@@ -83,7 +83,7 @@ def series_names(text: str) -> set[str]:
 
 
 def pipeline_metrics(work: Work) -> str:
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     return write_openmetrics(describe_pipeline(read_status(work.ledger, work.now_us)))
 
 

@@ -122,7 +122,7 @@ def test_a_mirror_sends_its_metrics(tmp_path: Path) -> None:
 def test_a_pipeline_sends_the_metrics_of_its_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(tmp_path / "pipeline")
     work.process(work.raw([message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))]), 0)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     families = list(describe_pipeline(read_status(work.ledger, work.now_us)))
     with OtlpCollector() as collector:
         for name, value in collector.variables.items():
@@ -208,7 +208,7 @@ def test_tables_and_topics_beyond_the_limit_are_summed_up(tmp_path: Path) -> Non
     assert {sample.labels["topic"]: sample.value for sample in mirrored}["others"] == sum(range(10))
 
 
-def test_series_within_the_limit_stay() -> None:
+def test_limit_series_keeps_all_series_within_the_limit() -> None:
     series = [((str(number),), 1.0) for number in range(MOST_SERIES)]
     assert limit_series(series, ("others",)) == series
 

@@ -161,7 +161,7 @@ def test_a_consumer_of_a_partition_that_is_made_anew_is_told(log: hs.Client, sen
 
 
 @pytest.mark.parametrize("count", [0, -1, 3, 9])
-def test_one_partition_stays(log: hs.Client, count: int) -> None:
+def test_partitions_are_not_deleted_or_added_beyond_the_limits_of_a_topic(log: hs.Client, count: int) -> None:
     with pytest.raises(InvalidOptionError, match="of 3 partitions cannot be deleted"):
         log.delete_partitions("shop/carts", count)
     with pytest.raises(InvalidOptionError, match=r"cannot be deleted.*A topic needs at least one"):

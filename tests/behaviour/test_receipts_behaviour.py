@@ -175,7 +175,7 @@ def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> N
     asyncio.run(main())
 
 
-def test_receipts_are_awaited(url: str) -> None:
+def test_receipts_of_an_asynchronous_producer_are_awaited_for_their_offsets(url: str) -> None:
     async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders", linger_ms=60_000) as producer:
             first, *others = [await producer.send(b"%d" % number, partition=at(1)) for number in range(20)]

@@ -293,7 +293,7 @@ def test_members_of_a_group_hand_over_what_is_not_done(log: hs.Client) -> None:
     assert log.offsets("shop/carts", "g") == {1: 20, 2: 20, 3: 20}
 
 
-def test_an_asynchronous_consumer_does_the_same(place: Place) -> None:
+def test_an_asynchronous_consumer_retries_and_dead_letters_as_a_synchronous_one(place: Place) -> None:
     log = place.connect()
     log.create_topic(TOPIC)
     for number in range(3):
@@ -334,7 +334,7 @@ def test_an_asynchronous_consumer_does_the_same(place: Place) -> None:
     assert log.offsets(TOPIC, "billing") == {1: 5}
 
 
-def test_what_cannot_work_is_refused_before_anything_is_read(log: hs.Client) -> None:
+def test_consumer_refuses_options_that_cannot_work_before_it_reads(log: hs.Client) -> None:
     retry = hs.Retry(3)
     log.create_topic("shop/latest", compaction_delay_us=0)
     for options, problem in [

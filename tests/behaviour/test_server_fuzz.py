@@ -296,7 +296,7 @@ def test_any_bytes_are_answered_as_the_framing_says(arena: Arena, data: bytes, i
 @pytest.mark.soak
 @settings(max_examples=5000, deadline=None, suppress_health_check=FUNCTION_FIXTURES)
 @given(PIECES, st.booleans())
-def test_any_bytes_for_long(arena: Arena, data: bytes, is_extended: bool) -> None:
+def test_the_server_survives_any_bytes_for_long(arena: Arena, data: bytes, is_extended: bool) -> None:
     arena.attack(data, is_extended=is_extended)
 
 

@@ -144,7 +144,9 @@ def test_server_ends_at_once_when_it_is_told_twice(tmp_path: Path) -> None:
         ([], {"IGGY_TCP_TLS_ENABLED": "true", "IGGY_TCP_TLS_CERTIFICATE": "missing.pfx"}, "missing.pfx", 1),
     ],
 )
-def test_server_refuses_to_start(tmp_path: Path, arguments: list[str], environment: dict[str, str], told: str, code: int) -> None:
+def test_server_refuses_to_start_and_says_why_when_its_settings_cannot_be_used(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str], told: str, code: int
+) -> None:
     with server_process(tmp_path / "log", *arguments, **environment) as server:
         _, logged = server.process.communicate(timeout=60)
     assert server.process.returncode == code

@@ -278,7 +278,7 @@ def test_a_local_server_names_the_extra_when_a_library_is_missing(monkeypatch: p
         LocalServer().start()
 
 
-def test_the_longest_message_passes(url: str) -> None:
+def test_a_message_of_the_largest_size_is_sent_and_polled(url: str) -> None:
     payload = bytes((64 << 20) - 24)  # with its 24 bytes of id and lengths, as much as one send takes
     with hs.connect(url) as log:
         log.create_topic("shop/films", limits="wide")

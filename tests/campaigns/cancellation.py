@@ -94,6 +94,7 @@ class _History:
         names = ("a", "b", "c") if "topics" in mode or "pattern" in mode else ("a",)
         self.topics = [f"cancel-{mode}-{seed}/{name}" for name in names]
         self.current: Place | None = None
+        self.unsettled: dict[Place, hs.ReceivedMessage] = {}
         self.is_slow = is_slow
         self.is_settling_each = mode not in ("group", "name", "decoded", "topics", "pattern")
 
@@ -131,6 +132,8 @@ class _History:
                     assert stored.offset is not None
                     self.model.stored.add((topic, stored.partition, stored.offset))
                 await asyncio.sleep(rng.choice((0, 0, 0.001, 0.003, 0.01)))
+                if rng.random() < 0.2:
+                    await self._cancelled(producer.flush())
         finally:
             for producer in producers:
                 await producer.close()
@@ -161,11 +164,12 @@ class _History:
         """Take the next message of the loop, which settles the one before."""
         if self.current is not None:
             self.model.maybe.add(self.current)
+            self.unsettled.pop(self.current, None)
         previous, self.current = self.current, None
         message = await (self._cancelled(anext(consumer)) if cancels else asyncio.wait_for(anext(consumer), 0.02))
         if message is None:
             return
-        self.model.deliver([message])
+        self._deliver([message])
         self.current = str(message.topic), message.partition, message.offset
         if previous is not None and self.is_settling_each:
             self.model.done.add(previous)
@@ -174,7 +178,24 @@ class _History:
         """Poll, and with a consumer that settles each message do so, with the commit of everything."""
         call = consumer.poll(self.rng.choice((1, 3, 100)), timeout_ms=self.rng.choice((0, 1, 20)))
         messages = await self._cancelled(call) if cancels else await call
-        self.model.deliver(messages or [])
+        self._deliver(messages or [])
+
+    def _deliver(self, messages: list[hs.ReceivedMessage]) -> None:
+        self.model.deliver(messages)
+        self.unsettled |= {(str(message.topic), message.partition, message.offset): message for message in messages}
+
+    async def _settle(self, consumer: Any, cancels: bool) -> None:
+        """Acknowledge one message, or extend its lease, with a consumer that settles each."""
+        places = self.unsettled.keys() - {self.current}
+        if not places or not self.is_settling_each:
+            return
+        place = self.rng.choice(sorted(places))
+        if "shared" in self.mode and self.rng.random() < 0.3:
+            call = consumer.extend(self.unsettled[place], 60_000)
+        else:
+            call = consumer.ack(self.unsettled.pop(place))
+            (self.model.maybe if cancels else self.model.done).add(place)
+        await (self._cancelled(call) if cancels else call)
 
     async def _commit(self, consumer: Any, cancels: bool) -> None:
         """Settle everything delivered so far."""
@@ -185,14 +206,16 @@ class _History:
             await consumer.commit()
             self.model.done.update(self.model.session)
             self.current = None
+        self.unsettled.clear()
 
     async def _read(self) -> bool:
         """Read with one consumer for some steps, or until everything is delivered; return whether it is."""
         rng, model = self.rng, self.model
-        steps: list[Callable[[Any, bool], Awaitable[None]]] = [self._iterate, self._poll, self._poll, self._commit]
+        steps: list[Callable[[Any, bool], Awaitable[None]]] = [self._iterate, self._poll, self._poll, self._settle, self._commit]
         model.begin()
         self.decoded.clear()
         self.current = None
+        self.unsettled.clear()
         consumer = self._consumer()
         if self.is_slow or rng.random() < 0.5:  # otherwise the first call joins the group, and may be cancelled
             await consumer.__aenter__()
@@ -212,7 +235,10 @@ class _History:
                 missing = sorted(model.stored - model.ever)
                 assert loop.time() - since_s < _PROGRESS_S, f"nobody received {missing}"
         finally:
-            await consumer.close(commit=rng.random() < 0.5)
+            commits = rng.random() < 0.5
+            if rng.random() < 0.5:
+                await self._cancelled(consumer.close(commit=commits))
+            await consumer.close(commit=commits)
         twice = [payload for payload, count in self.decoded.items() if count > 1]
         assert model.is_interrupted or not twice, f"decoded more than once: {twice}"
         await self._check(None)

@@ -42,7 +42,7 @@ MAPPED: Final = ("SHOP", "mapped")
 def random_column(rng: random.Random, name: str) -> SourceColumn:
     """Return a column of a random type."""
     kind = rng.choice(_TYPES)
-    sizes = {
+    sizes: dict[str, dict[str, Any]] = {
         "NUMERIC": {"precision": rng.randint(1, 18), "scale": rng.randint(0, 1)},
         "STRING": {"length": 20},
         "BYTES": {"length": 9},
@@ -205,7 +205,7 @@ class Rounds:
         done = int(self._done.read_text()) if self._done.exists() else 0
         if done > number:
             return ["rounds continued"]
-        rng, did = random.Random(f"{self._seed}-{number}"), []
+        rng, did = random.Random(f"{self._seed}-{number}"), list[str]()
         begin = number * self._size
         self._work.next_offset, self._work.next_batch = begin, number
         self._work.send(*self._messages[begin : begin + self._size])
@@ -228,13 +228,18 @@ class Rounds:
         table, version = self._catalog.load_table(name), DeltaTable(path).version()
         found, expected = iceberg_rows(table), delta_rows(path, version)
         assert found == expected, f"{name}: {len(found)} and {len(expected)} rows, {_differing(found, expected)}"
-        versions = {each.snapshot_id: int(each.summary[DELTA_VERSION]) for each in table.metadata.snapshots if each.summary}
+        versions = {
+            each.snapshot_id: int(each.summary.additional_properties[DELTA_VERSION])
+            for each in table.metadata.snapshots
+            if each.summary
+        }
         assert versions[table.metadata.current_snapshot_id or 0] == version
         assert len(set(versions.values())) == len(versions), f"a Delta version has two snapshots: {versions}"
         older = random.Random(f"{self._seed}-{number}").choice(sorted(versions.items()))
         found, expected = iceberg_rows(table, older[0]), delta_rows(path, older[1])
         assert found == expected, f"{name}, snapshot of version {older[1]}: {_differing(found, expected)}"
-        place = {"schema": name[0], "name": name[1], "location": table.metadata_location, "version": version}
+        place: dict[str, Any] = {"schema": name[0], "name": name[1], "location": table.metadata_location, "version": version}
+        place |= {"columns": str(table.schema())}
         return place | {"older": older if older[1] != version else None}
 
 

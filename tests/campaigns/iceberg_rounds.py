@@ -29,7 +29,7 @@ from typing import IO, Any, cast
 from tests.support.replicate.iceberg_readers import as_compared
 from tests.support.replicate.iceberg_tables import delta_rows
 
-__all__ = ["IcebergRounds"]
+__all__ = ["IcebergRoundsHistory"]
 
 RoundReader = Callable[[str, str, int | None], list[tuple[Any, ...]]]
 """A table's name, the location of its metadata, a snapshot's id or None for the newest -> its rows as as_compared() has them."""
@@ -37,7 +37,7 @@ _MEMORY = "/dev/shm"
 _NOT_KILLED = 1 << 60
 
 
-class IcebergRounds:
+class IcebergRoundsHistory:
     """One history.
 
     Args:
@@ -55,6 +55,7 @@ class IcebergRounds:
         self._rounds = steps
         self._readers = readers or {}
         self._catalog = catalog
+        self._columns: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self.trail: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -126,6 +127,9 @@ class IcebergRounds:
 
     def _compare(self, directory: Path, table: dict[str, Any]) -> None:
         """Compare a table by the other readers; the process has compared it by pyiceberg."""
+        before = self._columns.get(table["name"], table["columns"])
+        self.counts["changed columns"] += before != table["columns"]
+        self._columns[table["name"]] = table["columns"]
         self.counts["compared with pyiceberg"] += 1
         self.counts["older snapshots"] += table["older"] is not None
         for name, read in self._readers.items():

@@ -29,22 +29,22 @@ def run_histories(first: int, count: int, kind: type[FaultHistory | DamageHistor
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_partitions_keep_their_promises(seed: int) -> None:
+def test_a_partition_keeps_what_it_acknowledged_when_faults_hit_any_operation(seed: int) -> None:
     run_history(FaultHistory, seed)
 
 
 @pytest.mark.soak
-def test_partitions_keep_their_promises_in_1000_histories() -> None:
+def test_a_partition_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
     run_histories(1000, 1000)
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_whole_log_keeps_its_promises(seed: int) -> None:
+def test_a_log_keeps_what_it_acknowledged_when_faults_hit_any_operation(seed: int) -> None:
     run_history(LogHistory, seed, 60)
 
 
 @pytest.mark.soak
-def test_a_whole_log_keeps_its_promises_in_1000_histories() -> None:
+def test_a_log_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
     run_histories(1000, 1000, LogHistory)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.campaigns.iceberg_histories import IcebergHistory
-from tests.campaigns.iceberg_rounds import IcebergRounds
+from tests.campaigns.iceberg_rounds import IcebergRoundsHistory
 from tests.campaigns.runner import run_history
 
 
@@ -16,7 +16,7 @@ def test_rows_of_an_iceberg_table_are_those_of_the_model() -> None:
 
 
 def test_both_formats_have_the_same_rows_when_the_process_is_killed_between_the_commits() -> None:
-    counts = run_history(IcebergRounds, 3, 5).counts
+    counts = run_history(IcebergRoundsHistory, 3, 5).counts
     assert counts["kills"]
     assert counts["rounds continued"], "no round was ended by another process"
 
@@ -25,7 +25,7 @@ def test_both_formats_have_the_same_rows_when_the_process_is_killed_between_the_
 @pytest.mark.timeout(3600)
 def test_both_formats_have_the_same_rows_after_many_kills() -> None:
     for seed in range(10, 22):
-        run_history(IcebergRounds, seed)
+        run_history(IcebergRoundsHistory, seed)
 
 
 @pytest.mark.soak

@@ -123,13 +123,13 @@ def draw_datetime(random: Random) -> tuple[str, datetime, str]:
     time, nine = draw_time(random)
     day = date(random.choice((1600, 1969, 1970, 2024, 9998)), random.randint(1, 12), random.randint(1, 28))
     minutes = random.choice((None, None, None, 0, 120, -330, 840))
-    zone = ""
+    schema_store = ""
     if minutes is not None:
         hours, rest = divmod(abs(minutes), 60)
         spelled = [f"{hours:02d}:{rest:02d}", f"{hours:02d}{rest:02d}", *([f"{hours:02d}"] if not rest else [])]
-        zone = random.choice(("Z", "z")) if minutes == 0 else ("-" if minutes < 0 else "+") + random.choice(spelled)
+        schema_store = random.choice(("Z", "z")) if minutes == 0 else ("-" if minutes < 0 else "+") + random.choice(spelled)
     moment = datetime.fromisoformat(f"{day}T{time[:8]}") - timedelta(minutes=minutes or 0)
-    return f"{day}{random.choice('T ')}{time}{zone}", moment, nine
+    return f"{day}{random.choice('T ')}{time}{schema_store}", moment, nine
 
 
 def draw_other(random: Random, kind: str) -> tuple[str, Any]:

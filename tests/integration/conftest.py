@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headstream.errors import JavaError
+from headstream.replicate.settings.merge_settings import MergeSettings
+from headstream.replicate.settings.table_settings import TableSettings
 from headstream.spark import session, stop
 from headstream.spark.sessions.spark_home import SPARK_VERSION
 from headstream.testing import KafkaBroker
 from headstream.testing.local_server import LocalServer
 from tests.support.kafka_cluster import shared_broker
+from tests.support.replicate.plain_engine import STRATEGY, next_strategy
 from tests.support.tiers import FIRST_TIER
 
 if TYPE_CHECKING:
@@ -66,3 +70,20 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     else:
         with LocalServer(tmp_path / "log") as server:
             yield server.url
+
+
+@pytest.fixture(autouse=True)
+def merge_strategy_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tables of pipelines be merged by STRATEGY where a test does not say how."""
+    if STRATEGY not in os.environ:
+        return
+    make_tables, make_merges = TableSettings.__init__, MergeSettings.__init__
+
+    def make_table_settings(settings: TableSettings, **given: Any) -> None:
+        make_tables(settings, **{"merge_strategy": next_strategy()} | given)
+
+    def make_merge_settings(settings: MergeSettings, **given: Any) -> None:
+        make_merges(settings, **{"rewrite_below": 0} | given)
+
+    monkeypatch.setattr(TableSettings, "__init__", make_table_settings)
+    monkeypatch.setattr(MergeSettings, "__init__", make_merge_settings)

@@ -21,7 +21,7 @@ from headstream.replicate.codec import decode_envelope
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import ParkingLot
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.tables.table_places import has_table, table_path
@@ -32,7 +32,7 @@ from tests.support.replicate.pipeline_work import Work
 from tests.unit.replicate.decoding.test_decode import PLAIN_TABLES
 
 STEPS: list[tuple[type, str]] = [
-    (SchemaZone, "add"),
+    (SchemaStore, "add"),
     (ParkingLot, "begin_batch"),
     (ParkingLot, "park"),
     (ParkingLot, "dead_letter"),

@@ -139,7 +139,7 @@ def fails(read: Callable[[], object], *kinds: type[Exception]) -> bool:
 
 
 @given(envelopes)
-def test_envelopes_come_back(envelope: Envelope) -> None:
+def test_decode_envelope_returns_what_encode_envelope_was_given_and_refuses_each_truncation(envelope: Envelope) -> None:
     encoded = encode_envelope(envelope)
     assert decode_envelope(encoded) == envelope
     for end in range(len(encoded)):
@@ -147,7 +147,7 @@ def test_envelopes_come_back(envelope: Envelope) -> None:
 
 
 @given(st.sets(st.integers(1, 300)), st.sampled_from(["little", "big"]))
-def test_masks_come_back(ordinals: set[int], order: Any) -> None:
+def test_decode_mask_returns_the_ordinals_that_encode_mask_was_given(ordinals: set[int], order: Any) -> None:
     mask = encode_mask(ordinals, order=order)
     assert decode_mask(mask, order) == ordinals
     assert mask_from_hex(mask_to_hex(mask)) == mask
@@ -161,7 +161,9 @@ def test_masks_come_back(ordinals: set[int], order: Any) -> None:
     texts,
     st.builds(Lineage, texts, texts, texts, texts.filter(bool), longs, texts),
 )
-def test_metadata_comes_back(columns: list[ColumnMetadata], form: Any, schema_id: str, lineage: Lineage) -> None:
+def test_decode_metadata_returns_what_metadata_message_was_given(
+    columns: list[ColumnMetadata], form: Any, schema_id: str, lineage: Lineage
+) -> None:
     metadata = TableMetadata(schema_id, lineage, tuple(columns), data_schema(columns, logical_types=True))
     envelope = decode_envelope(metadata_message(metadata, form=form))
     assert decode_metadata(envelope) == metadata
@@ -356,7 +358,9 @@ def test_plain_readers_give_a_value_or_an_error_of_ours(data: st.DataObject, dra
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), tables())
-def test_schemas_are_read_or_refused(data: st.DataObject, columns: list[ColumnMetadata]) -> None:
+def test_compile_rows_reads_or_refuses_a_schema_whatever_was_changed_in_it(
+    data: st.DataObject, columns: list[ColumnMetadata]
+) -> None:
     schema = data_schema(columns, logical_types=True).encode()
     text = data.draw(mutations(schema)).decode(errors="replace")
     with contextlib.suppress(SchemaError):

@@ -7,6 +7,7 @@ It needs Java 17 and the jars, which the first use fetches: those of the broker,
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from headstream.spark.sessions.jar_sets import BROKER, Jar, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["CONNECT", "STREAMS", "kafka_program", "run_kafka_tool"]
+__all__ = ["CONNECT", "STREAMS", "kafka_program", "kafka_scripts", "run_kafka_tool"]
 
 _TOOLS: Final = JarSet("kafka-tools", (Jar("org.apache.kafka", "kafka-tools", "4.2.0"),), transitive=False)
 _APACHE: Final = "org.apache.kafka"
@@ -26,6 +27,11 @@ _CONNECT_JARS: Final = tuple(Jar(_APACHE, name, "4.2.0") for name in ("connect-r
 CONNECT: Final = JarSet("kafka-connect", _CONNECT_JARS, transitive=True)
 """Connect with its file connectors, and MirrorMaker 2."""
 STREAMS: Final = JarSet("kafka-streams", (Jar(_APACHE, "kafka-streams", "4.2.0"),), transitive=True)
+_SCRIPTS: Final = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+}
 _LOGGING: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -78,6 +84,17 @@ def kafka_program(
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def kafka_scripts(directory: Path) -> Iterator[None]:
+    """Write some scripts of a Kafka distribution to a directory; they work as long as the body runs."""
+    with _command((BROKER, _TOOLS), 256) as java:
+        for script, name in _SCRIPTS.items():
+            path = directory / script
+            path.write_text(f'#!/bin/sh\nexec {shlex.join([*java, name])} "$@"\n')
+            path.chmod(0o755)
+        yield
 
 
 @contextmanager

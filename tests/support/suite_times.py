@@ -27,15 +27,17 @@ def tree_cpu_seconds(root: int) -> float:
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
+        name = entry.name
+        if not name.isdigit():
             continue
         try:
-            stat = Path(entry.path, "stat").read_bytes()
+            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123  # it is read for each process and test
+                stat = file.read(4096)
         except OSError:
             continue  # it ended meanwhile
-        fields = stat.rpartition(b")")[2].split()
-        parents[int(entry.name)] = int(fields[1])
-        ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+        fields = stat.rpartition(b")")[2].split(None, 15)
+        parents[int(name)] = int(fields[1])
+        ticks[int(name)] = sum(map(int, fields[11:15]))
     belongs = {root: True}
     for process in list(parents):
         line = []
@@ -57,6 +59,8 @@ class SuiteTimes:
         self._path = path
         self._tests: dict[str, list[float]] = {}
         self._begin = time.monotonic()
+        self._cpu_at_end: float | None = None
+        """That of the test before: reading all processes of the machine costs as much as many a test."""
         self._read_tree = Path("/proc/self/stat").exists()
 
     def _cpu_seconds(self, name: str) -> float:
@@ -69,10 +73,12 @@ class SuiteTimes:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Measure one test with its fixtures."""
         begin = time.monotonic()
-        before = self._cpu_seconds(item.nodeid)
+        if self._cpu_at_end is None:
+            self._cpu_at_end = self._cpu_seconds(item.nodeid)
+        before = self._cpu_at_end
         result = yield
-        cpu = self._cpu_seconds(item.nodeid) - before
-        self._tests[item.nodeid] = [round(time.monotonic() - begin, 3), round(max(cpu, 0.0), 3)]
+        self._cpu_at_end = self._cpu_seconds(item.nodeid)
+        self._tests[item.nodeid] = [round(time.monotonic() - begin, 3), round(max(self._cpu_at_end - before, 0.0), 3)]
         return result
 
     def pytest_sessionfinish(self) -> None:

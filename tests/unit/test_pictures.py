@@ -39,7 +39,7 @@ def test_a_plot_of_a_line_that_a_result_does_not_have_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_text_stays_in_its_picture(path: Path) -> None:
+def test_texts_of_a_drawing_end_within_its_borders(path: Path) -> None:
     picture = ElementTree.fromstring(path.read_text("utf-8"))
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     texts = picture.findall(f"{SVG}text")

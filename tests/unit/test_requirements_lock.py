@@ -17,7 +17,7 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 def test_lock_has_the_versions_of_the_constraints_with_digests() -> None:
     entries = re.findall(r"^(\S+==\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n", LOCK, re.MULTILINE)
     assert [pin for pin, _ in entries] == (ROOT / "constraints.txt").read_text(encoding="utf-8").split(), (
-        "run .venv/bin/python tools/lock_requirements.py"
+        "run .venv/bin/python tools/lock_requirements.py digests"
     )
     comment, _, rest = LOCK.partition("\n")
     assert comment.startswith("#")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from headstream.core.wire.commands.topics import CreateTopic, UpdateTopic
 from headstream.core.wire.table import COMMANDS
 from headstream.core.wire.vsr.encoding import VSR
 from headstream.core.wire.vsr.frames import RequestHeader, scan_requests
+from headstream.errors import HeadstreamError
 
 RECORDS = json.loads((Path(__file__).parent / "iggy-today-vectors.json").read_text())
 
@@ -32,9 +35,22 @@ def decode(record: dict[str, Any]) -> Any:
     return command
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"{record['operation']}-{record['code']}")
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"{record['client'][:4]}-{record['operation']}-{record['code']}")
 def test_decode_reads_a_recorded_request(record: dict[str, Any]) -> None:
     decode(record)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"{record['client'][:4]}-{record['operation']}-{record['code']}")
+def test_decode_refuses_a_recorded_request_that_is_cut_or_changed_by_an_error_of_the_protocol(record: dict[str, Any]) -> None:
+    whole, chance = bytes.fromhex(record["hex"]), random.Random(record["hex"])
+    code = scan_requests(memoryview(whole), 0, len(whole), 1 << 20).frames[0][0]
+    for end in range(256, len(whole) + 1):
+        changed = bytearray(whole if end % 3 else whole[:end])
+        for _ in range(end % 3):
+            changed[chance.randrange(256, len(changed)) if len(changed) > 256 else 255] ^= chance.randrange(1, 256)
+        for data in (whole[:end], changed, changed + chance.randbytes(end % 50)):
+            with suppress(HeadstreamError):
+                VSR.decode(code, memoryview(data)).validate()
 
 
 def test_decode_reads_what_the_recorded_requests_say() -> None:

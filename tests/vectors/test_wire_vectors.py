@@ -47,7 +47,7 @@ def is_later_send(record: dict[str, Any]) -> bool:
 SPOKEN = [pair for pair in PAIRS if not is_later_send(pair[0])]
 
 
-def test_every_frame_is_looked_at() -> None:
+def test_vectors_have_the_expected_number_of_requests_and_responses() -> None:
     assert len(RECORDS) == 148
     assert len(PAIRS) - len(SPOKEN) == 1
     for request, response in PAIRS:

@@ -163,7 +163,7 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
 
 
 def _iceberg_settings(directory: Path) -> IcebergSettings:
-    """Return those of a catalog in the demo's directory."""
+    """Return the settings of a catalog in the demo's directory."""
     import headstream.replicate.iceberg.catalog  # noqa: F401 - before anything is written, so that a missing extra is told
     from headstream.replicate.settings.iceberg_settings import IcebergSettings
 

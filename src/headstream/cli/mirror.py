@@ -73,7 +73,7 @@ def mirror(
     continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second one
     ends it at once, which is safe. Do not run two mirrors of the same logs and topics at a time.
 
-    Messages that come from DST, by whatever way, are passed over, so that mirrors in both directions do not go in a circle.
+    Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
     \b
     Examples:

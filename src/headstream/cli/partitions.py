@@ -98,10 +98,10 @@ def delete(topic: str, count: int, yes: bool, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.topic(topic)
-        gone = found.partitions[-count:]
-        loss = describe_loss(sum(place.messages_count for place in gone), sum(place.size_bytes for place in gone))
-        numbers = ", ".join(str(place.number) for place in gone)
-        confirm(f"Delete partition{'s' * (len(gone) != 1)} {numbers} of {found.full_name} with {loss}", yes=yes)
+        deleted = found.partitions[-count:]
+        loss = describe_loss(sum(place.messages_count for place in deleted), sum(place.size_bytes for place in deleted))
+        numbers = ", ".join(str(place.number) for place in deleted)
+        confirm(f"Delete partition{'s' * (len(deleted) != 1)} {numbers} of {found.full_name} with {loss}", yes=yes)
         _print(log.delete_partitions(topic, count), output)
 
 

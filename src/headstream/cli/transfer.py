@@ -195,7 +195,7 @@ def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition]
 _AGAIN: Final = (
     "The messages before it were sent: fix it and import the rest from there; or collect bad lines with --bad-lines FILE"
 )
-"""What to do about a bad line of standard input, of which no place is kept."""
+"""Advice for a bad line of standard input, whose position is not stored."""
 
 
 def _spool_input(stack: ExitStack) -> Path:

@@ -73,7 +73,7 @@ class AsyncClient:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
         self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
-        """What cancelled polls have committed, by what they polled."""
+        """Messages that cancelled polls have committed, by the polls' arguments."""
 
     async def open(self) -> None:
         """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""

@@ -491,7 +491,7 @@ class Client:
         """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
 
         The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and those of
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of
         another process wait until the first has none left.
 
         Args:

@@ -12,7 +12,7 @@ CLOSE_S: Final = 5.0
 """How long all requests of one close() may take together, seconds: enough for a server that answers."""
 
 _LEAST_S: Final = 0.1
-"""What a request gets at least, seconds: one that can succeed at once is tried after the end too."""
+"""Shortest timeout of a request, seconds: a request that can succeed at once is tried after the end too."""
 
 _until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
 """When the requests of the current close() end, by the monotonic clock."""

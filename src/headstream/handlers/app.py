@@ -69,7 +69,7 @@ class App:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
             produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
                 result that is a Message keeps its own key, headers and id, and None is not sent.
-            concurrency: How many members the group gets from this program: so many partitions are processed at the same time.
+            concurrency: Number of members that the group gets from this program, and of partitions processed at the same time.
             decode: The decoder of payloads; by default the annotation of the parameter says it.
             encode: The encoder of results; by default the annotation of the result says it.
             options: As for Client.consumer(), with a `group`.

@@ -3,7 +3,7 @@
     send shop/orders        made by the sender's Tracing, in the header `traceparent`
       append shop/orders    of a server, in the trace of each message: until the batch is written
 
-    process batch 12        of a pipeline: child of the first sampled message's span, linked to those of the others
+    process batch 12        of a pipeline: child of the first sampled message's span, linked to the others' spans
       merge SHOP.orders     a step, in any thread
     applied                 in the trace of each other message: as long as the batch, linked to it
 

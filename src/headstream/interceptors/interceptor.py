@@ -17,7 +17,7 @@ SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
 
 
 class ErrorPolicy(enum.StrEnum):
-    """What happens when an interceptor raises an error; no policy loses a message.
+    """Consequence of an interceptor's error; no policy loses a message.
 
     `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
     committed, and comes again.

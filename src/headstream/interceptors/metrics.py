@@ -17,7 +17,7 @@ from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_OTHERS: Final = "others"
+_REMAINING: Final = "others"
 """The topic of all topics beyond the limit."""
 
 _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -25,7 +25,7 @@ _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 
 @dataclass(slots=True)
 class _Counts:
-    """What a client has done in one topic."""
+    """Counts of a client in one topic."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -143,5 +143,5 @@ class Metrics(Interceptor):
         if counts is None:
             from headstream.metrics.families import MOST_SERIES
 
-            counts = self._topics.setdefault(topic if len(self._topics) < MOST_SERIES else _OTHERS, _Counts())
+            counts = self._topics.setdefault(topic if len(self._topics) < MOST_SERIES else _REMAINING, _Counts())
         return counts

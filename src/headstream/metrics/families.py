@@ -1,4 +1,4 @@
-"""What all metrics have in common: their text in the OpenMetrics format, files of it, and a limit of series."""
+"""Code that all metrics share: their text in the OpenMetrics format, files of it, and a limit of series."""
 
 from __future__ import annotations
 

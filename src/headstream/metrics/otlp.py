@@ -105,7 +105,7 @@ class OtlpPush:
             return
         if has_failed != self._has_failed:
             self._has_failed = has_failed
-            _log.warning("the collector does not take the metrics" if has_failed else "the collector takes the metrics again")
+            _log.warning("the collector rejects the metrics" if has_failed else "the collector accepts the metrics again")
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:

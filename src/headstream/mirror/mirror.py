@@ -228,10 +228,10 @@ class Mirror:
         except NotFoundError:
             if any(f"{topic.stream}/{topic.name}" == name for topic in match_topics(self._source, self._options.topics)):
                 raise
-            gone = self._topics.pop(name, None)
-            if gone is not None:
+            removed = self._topics.pop(name, None)
+            if removed is not None:
                 with suppress(NotFoundError):
-                    gone.consumer.close(commit=False)
+                    removed.consumer.close(commit=False)
 
     def _name_target(self, topic: Topic) -> str:
         """Return the destination's name; creating the first topic gives a new log its identity."""

@@ -41,7 +41,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
-    """What a mirror will do: the plans of topics, by name, and what differs in every topic."""
+    """The plan of a mirror: the plans of topics, by name, and differences in every topic."""
 
     topics: tuple[TopicPlan, ...]
     differences: tuple[str, ...] = _ALWAYS

@@ -71,7 +71,7 @@ _AUTHOR: Final = "headstream mirror"
 class TargetTopic:
     """One topic of the destination.
 
-    The destination's committed offsets of the mirror's name are its own ends at the last checkpoint: messages that were copied
+    The mirror commits the ends of the destination's partitions at each checkpoint, under its name: messages that were copied
     after it, and that a killed mirror does not know of, are behind them. They are read back here, by their header hs.mirror.
 
     Args:

@@ -65,7 +65,7 @@ class ServerApp:
     """A server, as long as the body of `async with` runs.
 
     Args:
-        pipelines: What the console shows of Replicate pipelines.
+        pipelines: Reports of Replicate pipelines for the console.
         tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
     """
 

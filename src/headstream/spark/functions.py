@@ -6,7 +6,7 @@
     message_decode(col, dialect)        the messages in a BINARY column                     SQL: message_decode_<dialect>(col)
     payload_checksum(col)               the CRC-32 that a message carries of its payload    SQL: crc32(col)
 
-Shapes are those of the source's option `headers`: variant, array, map, binary; Kafka's header array is
+Shapes are as in the source's option `headers`: variant, array, map, binary; Kafka's header array is
 ARRAY<STRUCT<key STRING, value BINARY>>. register_functions(spark) registers the SQL functions, as do
 headstream.spark.session() and register().
 """

@@ -64,7 +64,7 @@ _SETTINGS: Final = {
 
 
 class CapturedDatabase(Protocol):
-    """What the engine needs of a database: PostgresServer has it."""
+    """The members of a database that the engine uses; PostgresServer has them."""
 
     @property
     def user(self) -> str:
@@ -85,13 +85,13 @@ class CapturedDatabase(Protocol):
 class DebeziumEngine(TemporaryServer):
     """The engine of one connector, running from start() to stop() or within a `with` statement.
 
-    After kill(), start() continues behind the offsets that it has stored. Topics begin with `shop`; create them in a Headstream
+    After kill(), start() continues after the stored offsets. Topics begin with `shop`; create them in a Headstream
     with `limits="wide"` before a table has a change.
 
     Args:
         source: A running database with `wal_level` logical.
         kafka: Host and port of Headstream's listener, at which it logs in as the root user with the default password.
-        settings: More settings of the connector; those of the producer begin with `producer.`.
+        settings: More settings of the connector; settings of the producer begin with `producer.`.
         start_seconds: Timeout of a start and of flush(), seconds.
     """
 
@@ -145,7 +145,7 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
 
     @property
     def has_snapshot(self) -> bool:
-        """Whether its offsets are those of a complete snapshot, behind which it continues; ClosedError: it was not started."""
+        """Whether its offsets include a complete snapshot, after which it continues; ClosedError: it was not started."""
         offsets = self._home() / _OFFSETS
         stored = offsets.read_bytes() if offsets.exists() else b""
         return b'"lsn' in stored and (b'"snapshot' not in stored or b'"snapshot_completed":true' in stored)

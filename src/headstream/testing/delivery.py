@@ -88,7 +88,7 @@ def delay(
     by: int | None = None,
     role: Literal["data", "metadata"] | None = None,
 ) -> list[SourceMessage]:
-    """Return the messages with those of one table delayed.
+    """Return the messages, with one table's messages delayed.
 
     Args:
         table: `schema.table`.

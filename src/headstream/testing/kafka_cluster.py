@@ -4,7 +4,7 @@
         cluster.url                     # kafka://127.0.0.1:43121,127.0.0.1:43125,127.0.0.1:43129
         cluster.brokers[0].kill()       # with node.id 1; start() brings it back with its data
 
-Topics have a replica on each broker, and two of three acknowledge a write. Requirements are those of KafkaBroker.
+Topics have a replica on each broker, and two of three acknowledge a write. Requirements are as for KafkaBroker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAP_MB: Final = 256
 
 
 class _Node(KafkaBroker):
-    """One broker of a cluster; `ports` are those of clients and controllers of all nodes, in order of their numbers."""
+    """One broker of a cluster; `ports`: the client and controller ports of all nodes, in order of their numbers."""
 
     def __init__(self, number: int, cluster: str, ports: list[tuple[int, int]], start_seconds: float) -> None:
         count = str(len(ports))

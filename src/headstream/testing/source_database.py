@@ -117,7 +117,7 @@ class SourceDatabase:
     def final_state(self, schema: str, table: str) -> dict[Key, Row]:
         """Return a table's rows after the last change, by primary key.
 
-        The values are those of pyarrow's `to_pylist` for a table in the types of Replicate's columns: int,
+        The values are as in pyarrow's `to_pylist` for a table in the types of Replicate's columns: int,
         float, Decimal (UINT8 too), bool, str, bytes, date, datetime in UTC, None; TIME is text, HH:MM:SS, and .mmm
         unless the milliseconds are zero.
 

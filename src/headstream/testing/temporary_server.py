@@ -1,4 +1,4 @@
-"""What the servers for tests have in common: a program with a temporary directory, which ends with the process that started it.
+"""The base of servers for tests: a program with a temporary directory, which ends with the process that started it.
 
 The program runs under process_guard, so that an interrupted or killed test run leaves neither a process nor files.
 """
@@ -184,7 +184,7 @@ def find_free_ports() -> tuple[int, int]:
 
 
 def _bind(to_bind: socket.socket) -> int:
-    """Bind a socket to a port below those of outgoing connections, of which tests make many, and return it."""
+    """Bind a socket to a port below the range of outgoing connections, of which tests make many, and return it."""
     for _ in range(_PORT_ATTEMPTS):
         with contextlib.suppress(OSError):
             to_bind.bind((HOST, random.randrange(*_PORTS)))

@@ -20,7 +20,7 @@ from headstream.core.model.topology import NewTopic
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -34,9 +34,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 PATIENCE_MS = 120_000
-MANY = 1_000_000
-"""More rows than an element can be high, so that the scroll bar stands for more than its pixels."""
-
+VIEWPORT: ViewportSize = {"width": 1300, "height": 820}
 ORDERS, STRANGE = TopicName.parse("shop/orders"), TopicName.parse("shop/strange")
 
 
@@ -46,7 +44,7 @@ def send(http: Http, topic: TopicName, partition: int, *messages: Message) -> No
 
 def _fill(http: Http) -> None:
     broker = http.dispatcher.broker
-    for name, partitions in (("shop/orders", 2), ("shop/strange", 1), ("shop/many", 1), ("audit/empty", 1), ("audit/old", 1)):
+    for name, partitions in (("shop/orders", 2), ("shop/strange", 1), ("audit/empty", 1), ("audit/old", 1)):
         broker.topics.create(NewTopic(TopicName.parse(name), partitions, hs.Limits.WIDE))
     for number in range(120):
         payload = json.dumps({"order": number, "items": [{"sku": f"A{number}"}], "big": 12345678901234567890}).encode()
@@ -68,9 +66,6 @@ def _fill(http: Http) -> None:
         Message(payload=b"long " * 20_000),
     )
     broker.messages.set_state(STRANGE, 1, [1], hs.MessageState.POISONED, reason=f"it is bad {injected}", by="ann")
-    for begin in range(0, MANY, 50_000):
-        many = encode_sent([Message(payload=b"m%d" % number) for number in range(begin, begin + 50_000)])
-        broker.messages.send(TopicName.parse("shop/many"), 1, many)
     broker.offsets.commit(ORDERS, OffsetOwner.group("billing"), {1: 20})
 
 
@@ -101,10 +96,9 @@ class Problems(list[str]):
 
 
 @contextmanager
-def opened_page(browser: Browser, http: Http) -> Iterator[Page]:
-    """Lend a page that is logged in as root; it fails the test if a script fails or the policy refuses something."""
+def _watched_page(browser: Browser, http: Http) -> Iterator[tuple[Page, Problems]]:
     problems = Problems()
-    context = browser.new_context(viewport={"width": 1300, "height": 820}, color_scheme="light")
+    context = browser.new_context(viewport=VIEWPORT, color_scheme="light")
     context.set_default_timeout(PATIENCE_MS)
     opened = context.new_page()
     opened.on("console", lambda message: problems.note(message.type, message.text))
@@ -112,17 +106,46 @@ def opened_page(browser: Browser, http: Http) -> Iterator[Page]:
     opened.goto(f"http://{http.host}:{http.port}/console/")
     log_in(opened)
     opened.get_by_role("heading", name="Overview").wait_for()  # a login that ends later leads away from where a test has gone
-    yield opened
-    assert opened.evaluate("window.hacked") is None
+    yield opened, problems
     context.close()
+
+
+@contextmanager
+def opened_page(browser: Browser, http: Http) -> Iterator[Page]:
+    """Lend a page that is logged in as root; it fails the test if a script fails or the policy refuses something."""
+    with _watched_page(browser, http) as (opened, problems):
+        yield opened
+        assert opened.evaluate("window.hacked") is None
     assert problems == []
 
 
 @pytest.fixture
-def page(browser: Browser, http: Http) -> Iterator[Page]:
-    """A page that is logged in as root."""
+def own_page(browser: Browser, http: Http) -> Iterator[Page]:
+    """A page that is logged in as root, for tests that end this login."""
     with opened_page(browser, http) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser: Browser, http: Http) -> Iterator[tuple[Page, Problems]]:
+    """The page of all tests of a file: to open a context and log in costs more than most tests."""
+    with _watched_page(browser, http) as shared:
+        yield shared
+
+
+@pytest.fixture
+def page(shared_page: tuple[Page, Problems], http: Http) -> Iterator[Page]:
+    """A page that is logged in as root, loaded anew and without what an earlier test has stored in it."""
+    opened, problems = shared_page
+    opened.evaluate("localStorage.clear(); sessionStorage.clear()")
+    problems.clear()
+    opened.set_viewport_size(VIEWPORT)
+    opened.goto("about:blank")  # from a place in the console, its address alone loads nothing
+    opened.goto(f"http://{http.host}:{http.port}/console/")
+    opened.get_by_role("heading", name="Overview").wait_for()
+    yield opened
+    assert opened.evaluate("window.hacked") is None
+    assert problems == []
 
 
 def log_in(page: Page, username: str = "iggy", password: str = "iggy") -> None:

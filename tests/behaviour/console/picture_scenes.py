@@ -136,7 +136,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
     wider = make_table(*COLUMNS, note, schema_id="2" * 32, table_version=2)
     work.send(metadata_message(wider), metadata_message(tools), data_message(tools, make_change(9)))
     work.send(data_message(make_table(schema_id="4" * 32, table="late"), make_change(1)), b"not a message")
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     report = PipelineReport(lambda: work.config.state_directory)
     reports = PipelineReports({"/data/shop/checkpoint": report.read}, needs_right=True, explain=explain_by([report]))
     with serving(pipelines=reports, clock_us=lambda: NOW_US) as http:

@@ -6,30 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import headstream as hs
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
-from tests.behaviour.console.conftest import MANY, ORDERS, PATIENCE_MS, STRANGE, find_violations, go, log_in, send
+from headstream.core.model.topology import NewTopic
+from tests.behaviour.console.conftest import ORDERS, PATIENCE_MS, STRANGE, find_violations, go, log_in, send
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+MANY = 1_000_000
+"""More rows than an element can be high, so that the scroll bar stands for more than its pixels."""
 
 
 def wait(page: Page, text: str) -> None:
     page.get_by_text(text, exact=False).first.wait_for(timeout=PATIENCE_MS)
 
 
-def test_login_is_refused_with_a_reason_survives_a_reload_and_ends(page: Page) -> None:
-    page.get_by_role("heading", name="Overview").wait_for()
-    page.reload()
-    page.get_by_role("heading", name="Overview").wait_for()
-    assert page.evaluate("document.cookie") == ""  # scripts cannot read the token
-    page.get_by_role("button", name="Log out").click()
-    log_in(page, password="wrong")
-    page.get_by_role("alert").wait_for()
-    log_in(page)
-    page.get_by_role("heading", name="Overview").wait_for()
+def test_login_is_refused_with_a_reason_survives_a_reload_and_ends(own_page: Page) -> None:
+    own_page.get_by_role("heading", name="Overview").wait_for()
+    own_page.reload()
+    own_page.get_by_role("heading", name="Overview").wait_for()
+    assert own_page.evaluate("document.cookie") == ""  # scripts cannot read the token
+    own_page.get_by_role("button", name="Log out").click()
+    log_in(own_page, password="wrong")
+    own_page.get_by_role("alert").wait_for()
+    log_in(own_page)
+    own_page.get_by_role("heading", name="Overview").wait_for()
 
 
 def test_overview_counts_topics_and_draws_plots(page: Page) -> None:
@@ -190,7 +195,16 @@ def test_live_tail_shows_new_messages_and_pauses(page: Page, http: Http) -> None
     page.get_by_role("button", name="Live tail").wait_for()
 
 
-def test_a_list_of_very_many_messages_has_few_rows_and_reaches_both_ends(page: Page) -> None:
+@pytest.fixture
+def many(http: Http) -> None:
+    """A topic of very many messages, before the page of a test is loaded."""
+    topic = TopicName.parse("shop/many")
+    http.dispatcher.broker.topics.create(NewTopic(topic, 1, hs.Limits.WIDE))
+    for begin in range(0, MANY, 50_000):
+        send(http, topic, 1, *(Message(payload=b"m%d" % number) for number in range(begin, begin + 50_000)))
+
+
+def test_a_list_of_very_many_messages_has_few_rows_and_reaches_both_ends(many: None, page: Page) -> None:
     go(page, "#/messages/shop/many?partition=1")
     rows = page.locator(".list .row")
     rows.first.wait_for()
@@ -281,33 +295,33 @@ def test_a_group_is_moved_after_a_preview(page: Page, http: Http) -> None:
     assert http.dispatcher.broker.offsets.committed(ORDERS, OffsetOwner.group("billing"))[1] == 50
 
 
-def test_rights_decide_what_a_user_sees(page: Page, http: Http) -> None:
-    go(page, "#/users")
-    page.get_by_role("button", name="Create user").click()
-    page.get_by_label("User name").fill("reader")
-    page.get_by_label("Password").fill("secret")
-    page.get_by_label("read streams").check()
-    page.get_by_label("read topics").check()
-    page.get_by_label("poll messages").check()
-    page.get_by_role("button", name="Create", exact=True).click()
-    page.get_by_role("row", name="reader").wait_for()
-    page.get_by_role("button", name="Log out").click()
-    log_in(page, "reader", "secret")
-    page.get_by_role("heading", name="Overview").wait_for()
-    pages = page.locator("nav.side li").all_inner_texts()
+def test_rights_decide_what_a_user_sees(own_page: Page, http: Http) -> None:
+    go(own_page, "#/users")
+    own_page.get_by_role("button", name="Create user").click()
+    own_page.get_by_label("User name").fill("reader")
+    own_page.get_by_label("Password").fill("secret")
+    own_page.get_by_label("read streams").check()
+    own_page.get_by_label("read topics").check()
+    own_page.get_by_label("poll messages").check()
+    own_page.get_by_role("button", name="Create", exact=True).click()
+    own_page.get_by_role("row", name="reader").wait_for()
+    own_page.get_by_role("button", name="Log out").click()
+    log_in(own_page, "reader", "secret")
+    own_page.get_by_role("heading", name="Overview").wait_for()
+    pages = own_page.locator("nav.side li").all_inner_texts()
     assert pages == ["Overview", "Topics", "Messages", "Groups", "Dead letters"]
-    go(page, "#/topics/shop/orders")
-    page.get_by_role("link", name="Messages").last.wait_for()
-    assert page.get_by_role("button", name="Delete").count() == 0
-    go(page, "#/users")
-    wait(page, "There is no such page.")
+    go(own_page, "#/topics/shop/orders")
+    own_page.get_by_role("link", name="Messages").last.wait_for()
+    assert own_page.get_by_role("button", name="Delete").count() == 0
+    go(own_page, "#/users")
+    wait(own_page, "There is no such page.")
 
 
-def test_a_login_that_ends_leads_back_to_the_login(page: Page, http: Http) -> None:
-    page.get_by_role("heading", name="Overview").wait_for()
-    page.context.clear_cookies()
-    wait(page, "Your login has ended")
-    page.get_by_label("User name").wait_for()
+def test_a_login_that_ends_leads_back_to_the_login(own_page: Page, http: Http) -> None:
+    own_page.get_by_role("heading", name="Overview").wait_for()
+    own_page.context.clear_cookies()
+    wait(own_page, "Your login has ended")
+    own_page.get_by_label("User name").wait_for()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

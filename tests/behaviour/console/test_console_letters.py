@@ -143,20 +143,20 @@ def test_a_wrong_filter_is_told(page: Page, letters: Client) -> None:
     page.get_by_role("alert").get_by_text("the filter is invalid").wait_for()
 
 
-def test_letters_have_no_buttons_for_a_user_who_may_only_read(page: Page, http: Http, letters: Client) -> None:
+def test_letters_have_no_buttons_for_a_user_who_may_only_read(own_page: Page, http: Http, letters: Client) -> None:
     names = ("read_streams", "read_topics", "poll_messages")
     every = dict.fromkeys(GLOBAL_RIGHTS, False)
     rights = {"global": {**every, **dict.fromkeys(names, True)}, "streams": None}
     user = {"username": "onlooker", "password": "secret", "status": "active", "permissions": rights}
     assert http.call("POST", "/users", user).status == 200
-    page.get_by_role("button", name="Log out").click()
-    log_in(page, "onlooker", "secret")
-    page.get_by_role("heading", name="Overview").wait_for()
-    open_letters(page)
-    page.get_by_role("button", name="Letter at offset 4 of partition 1", exact=True).click()
-    page.get_by_label("Message at offset 4").wait_for()
+    own_page.get_by_role("button", name="Log out").click()
+    log_in(own_page, "onlooker", "secret")
+    own_page.get_by_role("heading", name="Overview").wait_for()
+    open_letters(own_page)
+    own_page.get_by_role("button", name="Letter at offset 4 of partition 1", exact=True).click()
+    own_page.get_by_label("Message at offset 4").wait_for()
     for name in ("Redrive", "Discard", "Set state"):
-        assert page.get_by_role("button", name=name).count() == 0
+        assert own_page.get_by_role("button", name=name).count() == 0
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -9,7 +9,7 @@ import pytest
 
 import headstream as hs
 from headstream.client.client import Client
-from tests.behaviour.console.conftest import find_violations, go, opened_page
+from tests.behaviour.console.conftest import find_violations, go
 from tests.support.server.http_servers import Http, serving
 from tests.support.server.served import wait_for
 
@@ -39,12 +39,6 @@ def log(http: Http) -> Iterator[Client]:
     if client.topic(TOPIC).legal_hold:
         client.update_topic(TOPIC, legal_hold=False)
     client.delete_topic(TOPIC)
-
-
-@pytest.fixture
-def page(browser: Browser, http: Http) -> Iterator[Page]:
-    with opened_page(browser, http) as opened:
-        yield opened
 
 
 def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: Page, log: Client, axe: str) -> None:

@@ -49,7 +49,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     made.send(metadata_message(kit), *(data_message(kit, make_change(number)) for number in range(3)))
     made.send(metadata_message(wider), metadata_message(tools), data_message(tools, make_change(9)))
     made.send(data_message(make_table(schema_id="4" * 32, table="late"), make_change(1)), b"not a message")
-    note_status(made.ledger, "running", made.summary, made.zone.directory, made.now_us)
+    note_status(made.ledger, "running", made.summary, made.schema_store.directory, made.now_us)
     yield made
     made.close()
 

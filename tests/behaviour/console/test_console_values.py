@@ -14,7 +14,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.server.http.pipeline_reports import PipelineReports
-from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
+from tests.behaviour.console.conftest import find_violations, go, log_in, send
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -61,12 +61,6 @@ def http(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with serving(pipelines=decoding) as served:
         _fill(served)
         yield served
-
-
-@pytest.fixture
-def page(browser: Browser, http: Http) -> Iterator[Page]:
-    with opened_page(browser, http) as opened:
-        yield opened
 
 
 def show(page: Page, offset: int) -> None:
@@ -121,6 +115,7 @@ def test_a_large_payload_is_saved_with_progress_and_stopped(page: Page) -> None:
     detail.get_by_role("button", name="Stop").click()
     detail.get_by_role("progressbar").wait_for(state="detached")
     assert detail.get_by_role("alert").count() == 0
+    session.detach()
 
 
 def test_many_topics_are_shown_in_parts_and_strange_names_as_text(page: Page) -> None:

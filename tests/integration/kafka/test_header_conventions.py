@@ -18,6 +18,8 @@ from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.errors import HeaderError, JarsError, JavaError
+from headstream.mirror import Mirror, MirrorOptions
+from headstream.testing import KafkaBroker
 from tests.support.header_products import HeaderProducts, header_products
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
@@ -183,8 +185,62 @@ def test_one_stream_has_the_same_types_for_spark_too(products: HeaderProducts, s
     with kafka_listener(tmp_path / "log") as listener:
         _check_one_stream(listener, products)
         names = "b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, u8 SMALLINT, f64 DOUBLE, s STRING, r BINARY"
-        reader = spark.read.format("headstream").option("url", str(tmp_path / "log")).option("subscribe", "shop/orders")
+        reader = spark.read.format("headstream").option("url", f"file://{tmp_path}/log").option("subscribe", "shop/orders")
         rows = reader.option("headerColumns", names).load().orderBy("offset").collect()
         for row in (rows[0], rows[2]):
             found = [row["b"], row["i8"], row["i16"], row["i32"], row["i64"], row["u8"], row["f64"], row["s"], bytes(row["r"])]
             assert found == [True, -3, 300, 1 << 20, 1 << 40, 200, 12.5, "web", b"abc"]
+
+
+def _values_of(convention: Convention) -> dict[str, HeaderValue]:
+    if convention == "raw":
+        return {"r": hs.raw(b"abc")}
+    if convention == "cloudevents":
+        return {"type": hs.string("paid"), "n": hs.int32(7), "express": bool_(True), "r": hs.raw(b"abc"), "x-u": hs.uint16(60000)}
+    return {key: value for key, (value, _, _) in _KINDS.items()}
+
+
+def _read_over(log: hs.Client, topic: str) -> list[dict[str, HeaderValue]]:
+    return [{key: value for key, value in found.headers.items() if not key.startswith("hs.")} for found in log.poll(topic)]
+
+
+@pytest.mark.parametrize(
+    "convention",
+    [
+        "spring",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("headstream", "connect", "connect-json", "cloudevents", "raw")
+        ),
+    ],
+)
+def test_clients_and_mirrors_keep_the_types_of_headers_over_a_broker_in_a_convention(
+    kafka_broker: KafkaBroker, convention: Convention
+) -> None:
+    """Written by a client, by a mirror, and by another product that copies records; read by a client and by a mirror."""
+    values, topic = _values_of(convention), f"{convention}/sent"
+    with (
+        hs.connect(f"{kafka_broker.url}?kafka_headers={convention}") as kafka,
+        hs.connect("memory://") as source,
+        hs.connect("memory://") as copy,
+    ):
+        kafka.create_topic(topic, 1)
+        kafka.send(topic, b"1", headers=values, id=1)
+        settings = {"bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": convention}
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition(f"{convention}.sent", 0, 0)])
+        (record,) = consumer.consume(1, 60)
+        consumer.close()
+        written: list[Any] = [header for header in record.headers() or [] if header[0] != "hs.id"]
+        assert written == encode_headers(Message(payload=b"", headers=Headers(values), id=1, topic=topic), convention)
+        producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
+        producer.produce(f"{convention}.sent", b"2", headers=written)
+        assert producer.flush(30) == 0
+        assert _read_over(kafka, topic) == [values, values]
+        Mirror(kafka, copy, MirrorOptions(topics=(topic,), source_name="kafka", once=True)).run()
+        assert _read_over(copy, topic) == [values, values]
+        source.create_topic(f"{convention}/mirrored", 1, limits="wide")
+        source.send(f"{convention}/mirrored", b"3", headers=values, id=1)
+        Mirror(source, kafka, MirrorOptions(source_name="memory", once=True)).run()
+        assert _read_over(kafka, f"{convention}/mirrored") == [values]
+        assert Mirror(source, kafka, MirrorOptions(source_name="memory", once=True)).run().copied == 0

@@ -112,6 +112,30 @@ def test_a_partition_of_which_all_is_deleted_while_it_is_empty_begins_at_its_end
     assert compare(story)[1:] == ((0, 3), (0, 3), (0, 3), 3)
 
 
+def test_a_fetch_with_an_error_of_one_partition_is_answered_with_the_records_of_the_others(
+    compare: Callable[[Story], Any],
+) -> None:
+    def story(kafka: KafkaSocket, settings: dict[str, Any], topic: str) -> Any:
+        _fill(settings, topic, 3)
+        wanted = {"fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+        limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
+        answers = []
+        for others in ([(topic, 7)], [("beside.no-such-topic", 0)], [(topic, 7), ("beside.no-such-topic", 0)]):
+            places: dict[str, list[dict[str, int]]] = {topic: [wanted | {"partition": 0}]}
+            for name, partition in others:
+                places.setdefault(name, []).append(wanted | {"partition": partition})
+            topics = [{"topic": name, "partitions": partitions} for name, partitions in places.items()]
+            for found in kafka.ask(FETCH, 5, **limits, topics=topics)["responses"]:
+                for part in found["partitions"]:
+                    is_read = bool(part["records"])
+                    answers.append((found["topic"], part["partition_index"], part["error_code"], part["high_watermark"], is_read))
+        return sorted(answers)
+
+    answers = compare(story)
+    assert {answer[2:] for answer in answers} == {(0, 3, True), (3, -1, False)}
+    assert len(answers) == 7
+
+
 def test_records_before_1970_keep_their_time(compare: Callable[[Story], Any]) -> None:
     def story(kafka: KafkaSocket, settings: dict[str, Any], topic: str) -> Any:
         records = [Record(value=b"%d" % delta, time_delta=delta) for delta in (0, 4998, 4999, 5000, 5001, -(1 << 40), 1 << 40)]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +15,39 @@ import pytest
 from headstream.errors import JavaError
 from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.spark.sessions.java import find_java
-from tests.support.kafka_tools import run_kafka_tool
-from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
+from headstream.testing import KafkaBroker
+from tests.support.kafka_tools import kafka_scripts, run_kafka_tool
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener, wait_until
 
 _TOOLS = "org.apache.kafka.tools"
 _RECORDS = 500
+_UNSUPPORTED = "UnsupportedVersionException: The node does not support "
+_OWN_ANSWERS = {
+    "describeCluster.operations": "[CREATE, DESCRIBE, DESCRIBE_CONFIGS, IDEMPOTENT_WRITE]",
+    "describeFeatures": "false",
+    "describeTopics": "[0:true11, 1:true11] [ALTER, ALTER_CONFIGS, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE]",
+    "incrementalAlterConfigs.broker": "InvalidRequestException: only settings of topics can be changed",
+    "listOffsets.earliestLocal": f"{_UNSUPPORTED}LIST_OFFSETS with version in range [8,11]. The supported range is [1,7].",
+    "listOffsets.latestTiered": f"{_UNSUPPORTED}LIST_OFFSETS with version in range [9,11]. The supported range is [1,7].",
+    "listConsumerGroups": "[Emptyfalse]",
+    "listGroups": "[Emptyfalse]",
+    "describeConsumerGroups.unknown": "1 Dead",
+    "deleteConsumerGroups": "GroupIdNotFoundException: The group id does not exist.",
+    "describeAcls": "SecurityDisabledException: there are no ACLs: rights are those of the server's users",
+    "createAcls": f"{_UNSUPPORTED}CREATE_ACLS",
+    "deleteAcls": f"{_UNSUPPORTED}DELETE_ACLS",
+    "describeClientQuotas": f"{_UNSUPPORTED}DESCRIBE_CLIENT_QUOTAS",
+    "alterClientQuotas": f"{_UNSUPPORTED}ALTER_CLIENT_QUOTAS",
+    "describeUserScramCredentials": f"{_UNSUPPORTED}DESCRIBE_USER_SCRAM_CREDENTIALS",
+    "alterUserScramCredentials": f"{_UNSUPPORTED}ALTER_USER_SCRAM_CREDENTIALS",
+    "alterPartitionReassignments": f"{_UNSUPPORTED}ALTER_PARTITION_REASSIGNMENTS",
+    "electLeaders": f"{_UNSUPPORTED}ELECT_LEADERS",
+    "alterReplicaLogDirs": f"{_UNSUPPORTED}ALTER_REPLICA_LOG_DIRS",
+    "describeProducers": f"{_UNSUPPORTED}DESCRIBE_PRODUCERS",
+    "listTransactions": f"{_UNSUPPORTED}LIST_TRANSACTIONS",
+    "describeMetadataQuorum": f"{_UNSUPPORTED}DESCRIBE_QUORUM",
+}
+"""The answers to calls of AdminCalls.java that differ from a broker's; docs/kafka-server.md lists what does not work."""
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +103,55 @@ def test_kafkas_verifiable_producer_and_consumer_agree_when_they_use_the_listene
     read = _run(listener, tmp_path, "VerifiableConsumer", "--topic", "verified", *flags, mechanism="SCRAM-SHA-512")
     consumed = [line for line in read.splitlines() if '"name":"records_consumed"' in line]
     assert sum(int(line.split('"count":')[1].split(",")[0].split("}")[0]) for line in consumed) == _RECORDS
+
+
+@pytest.mark.nightly
+def test_web_interfaces_calls_have_a_brokers_answers_but_for_those_that_the_documentation_lists(
+    kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    source = str(Path(__file__).parent / "admin" / "AdminCalls.java")
+    answers: list[dict[str, str]] = []
+    with kafka_listener(tmp_path / "log", kafka=KafkaSettings(anonymous_user="iggy")) as listener:
+        for address in (listener.bootstrap_servers, kafka_broker.bootstrap_servers):
+            lines = run_kafka_tool(source, address, "shop.admin", "admin").stdout.splitlines()
+            answers.append(dict(line.split("\t", 1) for line in lines))
+    ours, theirs = answers
+    assert len(theirs) >= 45
+    assert {name: found for name, found in ours.items() if found != theirs[name]} == _OWN_ANSWERS
+    assert ours.keys() == theirs.keys()
+
+
+@pytest.mark.nightly
+def test_the_example_of_the_documentation_works_as_written_on_a_fresh_server(tmp_path: Path) -> None:
+    """Only the port and the directory are others, and `headstream` is this environment's."""
+    page = Path(__file__).parents[3] / "docs" / "kafka-server.md"
+    lines = page.read_text().split("```\n")[1].splitlines()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    places = [line.replace("127.0.0.1:9092", address).replace("/var/lib/shop", str(tmp_path / "shop")) for line in lines]
+    server, *commands = [line.removeprefix("$ ") for line in places if line.startswith("$ ")]
+    expected = [line for line in places if not line.startswith("$ ")]
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = os.environ | {"PATH": path, "IGGY_TCP_ADDRESS": "127.0.0.1:0", "IGGY_HTTP_ADDRESS": "127.0.0.1:0"}
+    with kafka_scripts(tmp_path), subprocess.Popen(["sh", "-c", f"exec {server}"], env=environ) as running:
+        try:
+            wait_until(lambda: _is_listening(address), 60)
+            for command in commands[:-1]:
+                subprocess.run(command, shell=True, env=environ, check=True, timeout=120)
+            with subprocess.Popen(
+                ["sh", "-c", f"exec {commands[-1]}"], env=environ, stdout=subprocess.PIPE, text=True
+            ) as reading:
+                assert reading.stdout is not None
+                try:
+                    assert [reading.stdout.readline().rstrip() for _ in expected] == expected == ["paid"]
+                finally:
+                    reading.send_signal(signal.SIGINT)
+        finally:
+            running.send_signal(signal.SIGINT)
+
+
+def _is_listening(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0

@@ -33,7 +33,7 @@ def main(url: str, directory: Path) -> None:
     logger.setLevel(logging.INFO)
     spark = session(master="local-cluster[2,1,1024]", quick_start=True)
     found: dict[str, object] = {}
-    os.chdir(directory)  # executors have working directories of their own: below, none of them has a zone
+    os.chdir(directory)  # executors have working directories of their own: below, none of them has a schema store
     for name, zone in (("seen", None), ("unseen", Path("/proc/self/cwd/zone"))):
         config = ReplicateConfig(
             source=url,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,8 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import Requests
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.table_settings import TableRule, TableRules
-from headstream.testing import CaptureOptions, PostgresServer, SourceDatabase
+from headstream.testing import SHOP_TABLES, CaptureOptions, PostgresServer, SourceDatabase
+from headstream.testing.source_tables import SourceTable
 from tests.integration.replicate.test_pipeline import DATA, Run
 from tests.support.replicate.debezium_messages import envelope, key_of
 from tests.support.replicate.source_rows import fill_postgres, run_sql
@@ -77,17 +78,21 @@ def update_quantity(key: tuple[object, ...], quantity: int, sequence: str) -> by
 
 
 @pytest.mark.parametrize(
-    "tables",
+    ("source_tables", "rows"),
     [
-        [("SHOP", "order_lines"), ("LAB", "devices")],
-        pytest.param([(t.lineage.schema, t.lineage.table) for t in SourceDatabase(1).tables()], marks=pytest.mark.nightly),
+        ([table for table in SHOP_TABLES if table.name in ("order_lines", "devices")], 20),
+        pytest.param(SHOP_TABLES, 40, marks=pytest.mark.nightly),
     ],
     ids=["two", "all"],
 )
 def test_compare_finds_each_difference_and_nothing_after_its_repair(
-    spark: SparkSession, postgres: PostgresServer, tmp_path: Path, tables: list[tuple[str, str]]
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path, source_tables: Sequence[SourceTable], rows: int
 ) -> None:
-    run, source = Run(spark, tmp_path), SourceDatabase(5, rows=40, transactions=60)
+    run = Run(spark, tmp_path)
+    source, tables = (
+        SourceDatabase(5, tables=source_tables, rows=rows, transactions=60),
+        [(t.schema, t.name) for t in source_tables],
+    )
     run.send(source.capture(CaptureOptions(partial_images=True)))
     run.run(rules=TYPE_2)
     fill_postgres(postgres, source, tables)

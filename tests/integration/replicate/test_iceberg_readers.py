@@ -23,8 +23,9 @@ from headstream.replicate.iceberg.mirror import DELTA_VERSION, TableMirror
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
+from headstream.testing import PostgresServer
 from tests.campaigns.iceberg_histories import IcebergHistory
-from tests.campaigns.iceberg_rounds import IcebergRounds
+from tests.campaigns.iceberg_rounds import IcebergRoundsHistory, RoundReader
 from tests.support.replicate.iceberg_readers import DuckReader, FaultyCatalog, RestCatalogServer, SparkReader, as_compared
 from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows
 
@@ -71,7 +72,11 @@ def append(path: Path, *ids: int) -> None:
 
 
 def versions_of(catalog: Catalog, *name: str) -> list[str]:
-    return [each.summary[DELTA_VERSION] for each in catalog.load_table(name).metadata.snapshots if each.summary is not None]
+    return [
+        each.summary.additional_properties[DELTA_VERSION]
+        for each in catalog.load_table(name).metadata.snapshots
+        if each.summary is not None
+    ]
 
 
 @pytest.mark.parametrize("seed", [3, 8])
@@ -79,11 +84,11 @@ def test_tables_have_the_same_rows_by_three_readers_when_the_process_is_killed_a
     rest: RestCatalogServer, duck: DuckReader, spark_reader: SparkReader, seed: int
 ) -> None:
     with RestCatalogs(rest) as catalog:
-        readers = {
+        readers: dict[str, RoundReader] = {
             "duckdb": lambda _, at, snapshot: duck.read(at, snapshot),
             "spark": lambda name, _, at: spark_reader.read(name, at),
         }
-        history = IcebergRounds(seed, 12, readers, catalog)
+        history = IcebergRoundsHistory(seed, 12, readers, catalog)
         history.run()
     for what in ("kills", "compared with spark, older snapshots", "compared with duckdb, older snapshots"):
         assert history.counts[what], what
@@ -217,7 +222,7 @@ def test_mirrors_that_commit_at_once_make_one_snapshot_of_a_version(rest: RestCa
 def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
     rest: RestCatalogServer, tmp_path: Path, schema: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "ANSWER_S", (5.0, 1.0))
+    monkeypatch.setattr(access, "ANSWER_S", 1.0)
     with FaultyCatalog(rest.uri) as faulty:
         settings = IcebergSettings(catalog={"type": "rest", "uri": faulty.uri})
         config = ReplicateConfig(
@@ -250,3 +255,11 @@ def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
 def wait_for(mirrors: IcebergMirrors, is_so: Callable[[], bool]) -> None:
     with mirrors._attempts.changed:
         assert mirrors._attempts.changed.wait_for(is_so, 60)
+
+
+def test_a_catalog_in_postgresql_has_the_rows_of_the_delta_tables() -> None:
+    with PostgresServer() as server:
+        address = server.url.replace("postgresql://", "postgresql+psycopg://")
+        history = IcebergRoundsHistory(5, 4, catalog={"type": "sql", "uri": address})
+        history.run()
+    assert history.counts["compared with pyiceberg"] > 4

@@ -18,6 +18,7 @@ from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
 from tests.support.killed_jobs import Job
+from tests.support.replicate.plain_engine import next_strategy
 from tests.support.replicate.s3_server import find_keys
 from tests.support.replicate.whole_transactions import halves_in_changes
 
@@ -30,7 +31,8 @@ def start(directory: Path, place: Place, *options: str, checkpoint: Place | None
     command += ["--tables", str(place / "tables"), "--checkpoint", str(checkpoint or directory / "checkpoint")]
     command += ["--change-tables", str(place / "changes")]
     command += options if "--max-messages-per-batch" in options else ["--max-messages-per-batch", "80", *options]
-    return Job(command, directory)
+    strategy = next_strategy()
+    return Job([*command, *(["--merge-strategy", strategy] if strategy is not None else [])], directory)
 
 
 def find_commits(place: Place) -> list[tuple[str, ...]]:

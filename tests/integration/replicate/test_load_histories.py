@@ -29,7 +29,7 @@ def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
     check(tmp_path, seed, mode, open_engine=open_spark_engine(spark), steps=3, crash=seed % 3 == 0)
 
 
-@pytest.mark.parametrize("steps", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("steps", "readings"), [(1, [1]), pytest.param(2, [0, 1], marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     ("seed", "mode"),
     [
@@ -39,10 +39,10 @@ def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
     ],
 )
 def test_tables_equal_the_source_with_loads_when_executors_fold_and_join(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str, steps: int
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str, steps: int, readings: list[int]
 ) -> None:
     merge_small_batches_by_spark(monkeypatch)
-    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), steps=steps)
+    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), readings=readings, steps=steps)
 
 
 @pytest.mark.soak

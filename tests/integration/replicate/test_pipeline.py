@@ -22,7 +22,7 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.tables.tables import table_path
@@ -97,7 +97,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def test_pipeline_equals_the_source_when_everything_comes_in_order(run: Run) -> None:
-    source = SourceDatabase(1, rows=60, transactions=200)
+    source = SourceDatabase(1, rows=30, transactions=100)
     messages = list(source.capture())
     run.send(messages)
     summary = run.run()
@@ -111,7 +111,7 @@ def test_pipeline_equals_the_source_when_everything_comes_in_order(run: Run) -> 
 
 
 def test_iceberg_tables_equal_the_source_and_the_command_compares_and_repairs_them(run: Run) -> None:
-    source = SourceDatabase(6, rows=20, transactions=60)
+    source = SourceDatabase(6, tables=SHOP_TABLES[:2], rows=20, transactions=60)
     catalog = {"type": "sql", "uri": f"sqlite:///{run.directory / 'later' / 'catalog.db'}"}
     settings = IcebergSettings(catalog=catalog, namespace="lake.{schema}", snapshots=5)
     options: dict[str, Any] = {"iceberg": settings, "compact_every_us": 1, "vacuum_every_us": 1, "vacuum_kept_us": 0}
@@ -172,7 +172,7 @@ def test_pipeline_changes_nothing_when_it_runs_again_over_the_same_messages(run:
 
 
 def test_pipeline_parks_data_without_schema_and_does_not_hold_up_the_rest(run: Run) -> None:
-    source = SourceDatabase(5, rows=30, transactions=80)
+    source = SourceDatabase(5, rows=10, transactions=30)
     late = "SHOP.order_lines"
     messages = list(source.capture(CaptureOptions(late_metadata={late: "end"})))
     waiting = [m for m in messages if m.table == late and m.role == "data"]
@@ -263,37 +263,22 @@ def test_pipeline_applies_the_real_samples(run: Run) -> None:
     assert summary.dead == 2, "the two messages without a schema id"
 
 
-CRASH_POINTS = [
-    (SchemaZone, "add", 3),
-    (ParkingLot, "park", 1),
+CRASH_POINTS: list[tuple[type, str, int]] = [
+    (SchemaStore, "add", 3),
     (Ledger, "add", 1),
+    (ParkingLot, "park", 1),
     (Ledger, "add", 2),
     (Scd1Table, "merge", 1),
-    (Scd1Table, "merge", 4),
     (ParkingLot, "dead_letter", 1),
+    (Scd1Table, "merge", 4),
     (Ledger, "begin_release", 1),
     (ParkingLot, "finish_release", 1),
 ]
-# Each point is in the first tier once, before and after in turn.
-CRASHES = [
-    pytest.param(*point, when, marks=pytest.mark.nightly if (number + is_after) % 2 else ())
-    for number, point in enumerate(CRASH_POINTS)
-    for is_after, when in enumerate(("before", "after"))
-]
+CRASH_TABLES = (*SHOP_TABLES[:3], SHOP_TABLES[-1])
 
 
-@pytest.mark.parametrize(("owner", "method", "call", "when"), CRASHES, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_pipeline_ends_the_same_when_it_crashes_at_a_step_and_runs_again(
-    run: Run, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, call: int, when: str
-) -> None:
-    source = SourceDatabase(9, tables=(*SHOP_TABLES[:3], SHOP_TABLES[-1]), rows=8, transactions=20)
-    messages = list(source.capture(CaptureOptions(late_metadata={"SHOP.orders": "end"})))
-    late = [message for message in messages if (message.table, message.role) == ("SHOP.orders", "metadata")]
-    run.send(message for message in messages if message not in late)
-    comes_after_the_crash = (owner, method) == (ParkingLot, "park")  # so that there is something to park, however batches are cut
-    if not comes_after_the_crash:
-        run.send(late)
-    run.send_values(b"not a message")
+def crash_at(run: Run, owner: type, method: str, call: int, when: str) -> None:
+    """Run the pipeline, which ends before or after so many calls of a method."""
     original, calls = getattr(owner, method), 0
 
     def crashing(*arguments: Any, **options: Any) -> Any:
@@ -307,10 +292,44 @@ def test_pipeline_ends_the_same_when_it_crashes_at_a_step_and_runs_again(
             raise CrashError
         return result
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, method, crashing)
         with pytest.raises(CrashError):
             run.run(max_messages_per_batch=40)
+
+
+def test_pipeline_equals_the_source_when_each_of_its_runs_crashes_at_another_step(run: Run) -> None:
+    source = SourceDatabase(9, tables=CRASH_TABLES, rows=8, transactions=40)
+    messages = list(source.capture(CaptureOptions(late_metadata={"SHOP.orders": "end"})))
+    late = [message for message in messages if (message.table, message.role) == ("SHOP.orders", "metadata")]
+    run.send(message for message in messages if message.role == "metadata" and message not in late)
+    parts = split([message for message in messages if message.role == "data"], len(CRASH_POINTS), seed=9)
+    for number, (point, part) in enumerate(zip(CRASH_POINTS, parts, strict=True)):
+        if point == (Ledger, "begin_release", 1):
+            run.send(late)
+        run.send(part)
+        run.send_values(b"not a message %d" % number)
+        crash_at(run, *point, "after" if number % 2 else "before")
+    run.run(max_messages_per_batch=40)
+    run.assert_equal(source)
+    assert sorted(payload or b"" for payload, _ in run.dead()) == [b"not a message %d" % n for n in range(len(CRASH_POINTS))]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("owner", "method", "call"), CRASH_POINTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_pipeline_ends_the_same_when_it_crashes_at_a_step_and_runs_again(
+    run: Run, owner: type, method: str, call: int, when: str
+) -> None:
+    source = SourceDatabase(9, tables=CRASH_TABLES, rows=8, transactions=20)
+    messages = list(source.capture(CaptureOptions(late_metadata={"SHOP.orders": "end"})))
+    late = [message for message in messages if (message.table, message.role) == ("SHOP.orders", "metadata")]
+    run.send(message for message in messages if message not in late)
+    comes_after_the_crash = (owner, method) == (ParkingLot, "park")  # so that there is something to park, however batches are cut
+    if not comes_after_the_crash:
+        run.send(late)
+    run.send_values(b"not a message")
+    crash_at(run, owner, method, call, when)
     if comes_after_the_crash:
         run.send(late)
     run.run(max_messages_per_batch=40)
@@ -323,7 +342,7 @@ def test_pipeline_says_what_to_do_when_a_topic_does_not_exist(run: Run) -> None:
         run.run(topics=("cdc/nowhere",))
 
 
-def test_pipeline_refuses_a_ledger_that_is_none(run: Run) -> None:
+def test_pipeline_refuses_a_file_that_is_not_a_ledger(run: Run) -> None:
     (run.directory / "checkpoint").mkdir()
     (run.directory / "checkpoint" / "ledger.sqlite").write_bytes(b"something else entirely, and long enough to be read")
     with pytest.raises(StorageError, match=r"ledger\.sqlite"):

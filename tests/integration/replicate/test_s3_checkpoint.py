@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,18 +37,6 @@ from tests.support.server.served import wait_for
 KIT = make_table()
 SHARED = ("shop", "kit")
 METADATA = metadata_message(KIT)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: S3Server) -> Iterator[S3Server]:
-    yield running
-    running.recover()
 
 
 @pytest.fixture(params=["directory", "store"])
@@ -194,7 +182,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
     work = make_work(tmp_path / "work", place)
     later = make_table(schema_id="9" * 32, table="later")
     work.send(METADATA, change(1))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     work.checkpoint_store.save()
     with read_pipelines([place / "checkpoint"], needs_right=True) as pipelines, serving(pipelines=pipelines) as http:
         http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("cdc/data"), 1, Limits.WIDE))
@@ -288,7 +276,7 @@ def test_status_parked_and_requests_work_on_the_uri_while_the_pipeline_runs(
     work.send(change(1))
     work.processor.sweep()
     work.send(METADATA, change(2))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     work.checkpoint_store.save()
     status = run("status")
     assert (status["dead"], status["run"]["dead"]) == (1, 1)

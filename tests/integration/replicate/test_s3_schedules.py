@@ -22,12 +22,6 @@ from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.s3_server import S3Server, find_keys
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
 @pytest.fixture
 def place(running: S3Server, tmp_path: Path) -> Iterator[StorePlace]:
     yield running.place(tmp_path.name, retry_us=0)

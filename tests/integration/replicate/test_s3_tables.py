@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,18 +34,6 @@ SHARED = ("shop", "kit")
 METADATA = metadata_message(KIT)
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: S3Server) -> Iterator[S3Server]:
-    yield running
-    running.recover()
-
-
 def make_work(server: S3Server, directory: Path, name: str = "one", *, retry_us: int = 200_000, **options: Any) -> Work:
     """A pipeline's work, with a checkpoint of this machine and tables in the store, apart from those of other tests."""
     place = server.place(directory.name)
@@ -66,7 +53,7 @@ def ids(work: Work, *, changes: bool = False) -> list[int]:
     return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
 
 
-@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("scd_type", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_tables_in_a_store_equal_the_source_when_micro_batches_are_run_again(
     server: S3Server, tmp_path: Path, scd_type: Any
 ) -> None:

@@ -25,7 +25,7 @@ from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.pipeline import StoredMetrics
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone, table_id
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema, check_schema_store, table_id
 from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
@@ -241,15 +241,15 @@ def test_a_pipeline_works_with_a_zone_in_a_store(place: StorePlace, tmp_path: Pa
 
 def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_path: Path) -> None:
     now = [0.0]
-    first = SchemaZone(tmp_path / "one", place=place)
-    second = SchemaZone(tmp_path / "two", place=place)
+    first = SchemaStore(tmp_path / "one", place=place)
+    second = SchemaStore(tmp_path / "two", place=place)
     second._objects._clock_s = lambda: now[0]  # type: ignore[union-attr]
     assert second.find(KIT.schema_id) is None
-    assert first.add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
-    assert not SchemaZone(tmp_path / "three", place=place).add(ZoneEntry(KIT, 2, "cdc/metadata", 0, 2)), "the first one stays"
+    assert first.add(StoredSchema(KIT, 1, "cdc/metadata", 0, 1))
+    assert not SchemaStore(tmp_path / "three", place=place).add(StoredSchema(KIT, 2, "cdc/metadata", 0, 2)), "the first one stays"
     assert second.find(KIT.schema_id) is not None, "the list is asked for the first time"
     other = make_table(schema_id="2" * 32, table="part")
-    first.add(ZoneEntry(other, 3, "cdc/metadata", 0, 3))
+    first.add(StoredSchema(other, 3, "cdc/metadata", 0, 3))
     assert second.find(table_id("shop", "part")) is None
     now[0] = 6
     found = second.find(table_id("shop", "part"))
@@ -258,30 +258,30 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     newer = make_table(*KIT.columns, ColumnMetadata("note", 3, "WSTRING", 20), schema_id="3" * 32, table_version=2)
     row = b'{"data": {"id": 1, "name": "n", "note": "x"}, "headers": {"operation": "INSERT", "changeSequence": "%035d"}}' % 1
     options = DecodeOptions(topic_tables={"cdc/data": "shop.kit"})
-    decode = decode_partitions(SchemaZone(tmp_path / "one", place=place), options)
+    decode = decode_partitions(SchemaStore(tmp_path / "one", place=place), options)
 
     def task() -> Decoded:
         return Decoded.from_table(pa.Table.from_batches(list(decode(iter([raw_messages([row])])))))
 
     assert task().dead[0]["reason"].to_pylist() == ["the row has the column 'note', which the table's schema lacks"]
-    assert first.add(ZoneEntry(newer, 4, "cdc/metadata", 0, 4))
+    assert first.add(StoredSchema(newer, 4, "cdc/metadata", 0, 4))
     assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
-    check_zone(tmp_path / "nowhere", first.mark(), place)
+    check_schema_store(tmp_path / "nowhere", first.mark(), place)
     assert second.mark() == first.mark()
     with pytest.raises(StorageError, match="does not see the driver's schema store: it is another one"):
-        check_zone(tmp_path, "x", place)
+        check_schema_store(tmp_path, "x", place)
 
 
 def test_a_byte_order_that_one_executor_has_decided_is_kept_in_the_store_for_all(place: StorePlace, tmp_path: Path) -> None:
-    """Each executor has its own copy of the zone: without the order, masks that fit both orders are read in the wrong one."""
+    """Each executor has its own copy of the schemas: without the order, masks that fit both orders are read in the wrong one."""
     others = (ColumnMetadata(f"c{ordinal}", ordinal, "INT4") for ordinal in range(2, 17))
     table = make_table(ColumnMetadata("c1", 1, "INT4", primary_key_position=1), *others)
     proof = data_message(table, make_change(1, "UPDATE", data={"c1": 1, "c2": 2}, column_mask=b"\x00\x03"))
     of_both = data_message(table, make_change(2, "UPDATE", data={"c1": 1, "c9": 9, "c10": None}, column_mask=b"\x03\x01"))
-    SchemaZone(tmp_path / "one", place=place).add(ZoneEntry(table, 1, "cdc/metadata", 0, 1))
+    SchemaStore(tmp_path / "one", place=place).add(StoredSchema(table, 1, "cdc/metadata", 0, 1))
 
     def masks(machine: str, *values: bytes) -> list[bytes]:
-        decoder = Decoder(SchemaZone(tmp_path / machine, place=place))
+        decoder = Decoder(SchemaStore(tmp_path / machine, place=place))
         decoded = decoder.decode(raw_messages(values))
         return [mask for batches in decoded.changes.values() for batch in batches for mask in batch["_hs_columns"].to_pylist()]
 
@@ -299,12 +299,12 @@ def test_a_byte_order_that_one_executor_has_decided_is_kept_in_the_store_for_all
 
 
 def test_a_zone_in_a_directory_is_moved_to_a_store(place: StorePlace, tmp_path: Path) -> None:
-    SchemaZone(tmp_path / "zone").add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
+    SchemaStore(tmp_path / "zone").add(StoredSchema(KIT, 1, "cdc/metadata", 0, 1))
     MaskOrders(tmp_path / "zone").decide(KIT.lineage, "big")
-    assert SchemaZone(tmp_path / "zone", place=place).scan() == 1
+    assert SchemaStore(tmp_path / "zone", place=place).scan() == 1
     assert MaskOrders(tmp_path / "zone", place).find(KIT.lineage) == "big"
     assert MaskOrders(tmp_path / "elsewhere", place).find(KIT.lineage) == "big"
-    found = SchemaZone(tmp_path / "elsewhere", place=place).find(KIT.schema_id)
+    found = SchemaStore(tmp_path / "elsewhere", place=place).find(KIT.schema_id)
     assert found is not None
     assert found.metadata == KIT
 
@@ -312,7 +312,7 @@ def test_a_zone_in_a_directory_is_moved_to_a_store(place: StorePlace, tmp_path: 
 def test_declared_schemas_are_read_from_a_store(place: StorePlace, tmp_path: Path) -> None:
     StoreFiles(place / "kit.json").write(KIT.to_json().encode())
     StoreFiles(place / "readme.txt").write(b"not a schema")
-    zone = SchemaZone(tmp_path)
+    zone = SchemaStore(tmp_path)
     assert add_declared_schemas(zone, place, 1) == 1
     found = zone.find(KIT.schema_id)
     assert found is not None

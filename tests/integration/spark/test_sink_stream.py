@@ -110,7 +110,7 @@ def _messages(url: str, topic: str) -> list[hs.Message]:
         ]
 
 
-@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
+@pytest.mark.parametrize("url", ["file", pytest.param("tcp", marks=pytest.mark.nightly)], indirect=True)
 def test_a_batch_that_fails_leaves_nothing_and_comes_again(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with hs.connect(url) as log:
         log.create_topic("shop/orders", partitions=2)

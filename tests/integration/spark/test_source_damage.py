@@ -71,7 +71,7 @@ def test_damaged_send_leaves_a_gap_when_loss_is_allowed(spark: SparkSession, url
     assert sorted(taken) == rest
 
 
-def test_huge_message_passes(spark: SparkSession, url: str) -> None:
+def test_source_reads_a_message_of_64_megabytes_whole(spark: SparkSession, url: str) -> None:
     payload = bytes(range(256)) * 250_000  # 64 MB
     send(url, 1, 1, payload)
     (row,) = read(spark, url, columns="offset,checksum,payload").selectExpr(

@@ -39,7 +39,7 @@ class ExecutorWork(HistoryWork):
         super().__init__(directory, open_engine=open_spark_engine(spark), **options)
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
-        decode = decode_partitions(self.zone, DecodeOptions.of(self.config), with_statistics=True)
+        decode = decode_partitions(self.schema_store, DecodeOptions.of(self.config), with_statistics=True)
         rows = self._spark.createDataFrame(raw.select(SOURCE_COLUMNS)).mapInArrow(decode, DECODED_SPARK_SCHEMA)
         stored, decoded = store_decoded(self._session, rows, _COLLECT, self.processor.store_schemas)
         try:

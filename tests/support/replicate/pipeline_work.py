@@ -13,7 +13,7 @@ from deltalake import QueryBuilder
 
 from headstream.connect import connect
 from headstream.replicate.columns.raw import RAW_SCHEMA
-from headstream.replicate.decoding.decode import Decoder, open_zone
+from headstream.replicate.decoding.decode import Decoder, open_schema_store
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.parked.ledger import Ledger, Table
@@ -59,14 +59,14 @@ class Work:
         config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(places | self.options))
         self.checkpoint_store, self.config = open_checkpoint_store(config, lambda: self.now_us)
         decoding = DecodeOptions.of(self.config)
-        self.zone = open_zone(self.config.zone_directory, decoding, self.config.zone_place)
-        self.decoder = Decoder(self.zone, decoding)
+        self.schema_store = open_schema_store(self.config.schemas_directory, decoding, self.config.schemas_place)
+        self.decoder = Decoder(self.schema_store, decoding)
         self.ledger = Ledger(self.config.state_directory / "ledger.sqlite")
         self.summary = Summary()
         tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id, self.checkpoint_store)
         own = (
             self.config,
-            self.zone,
+            self.schema_store,
             self.decoder,
             self.ledger,
             tables,

@@ -35,13 +35,17 @@ def read_with_vectors(table: DeltaTable, *arguments: Any, **options: Any) -> pa.
     return rows.select(options["columns"]) if options.get("columns") else rows
 
 
+def next_strategy() -> str | None:
+    """Return the strategy that STRATEGY gives to the next engine or pipeline; None if it is not set."""
+    strategy = os.environ.get(STRATEGY)
+    if strategy not in (None, "rewrite"):
+        DeltaTable.to_pyarrow_table = read_with_vectors  # type: ignore[method-assign, assignment]
+    return next(_turns) if strategy == "in turn" else strategy
+
+
 def merging_of_tests(path: Place) -> tuple[MergeStrategy, MergeSettings]:
     """Return how a test's tables are merged: by STRATEGY, with key indexes for every other table."""
-    strategy = os.environ.get(STRATEGY, "rewrite")
-    if strategy != "rewrite":
-        DeltaTable.to_pyarrow_table = read_with_vectors  # type: ignore[method-assign, assignment]
-    if strategy == "in turn":
-        strategy = next(_turns)
+    strategy = next_strategy() or "rewrite"
     index = path.parent / "_keys" if isinstance(path, Path) and sum(path.name.encode()) % 2 else None
     return cast(MergeStrategy, strategy), MergeSettings(rewrite_below=0, key_index=index)
 

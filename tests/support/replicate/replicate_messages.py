@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from headstream.replicate.codec import Change, ColumnMetadata, Lineage, TableMetadata, data_schema
-from headstream.replicate.decoding.decode import Decoder, open_zone
+from headstream.replicate.decoding.decode import Decoder, open_schema_store
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 
 ID = "E" * 32
@@ -52,20 +52,20 @@ def raw_messages(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def make_zone(directory: Path, *tables: TableMetadata) -> SchemaZone:
+def make_schema_store(directory: Path, *tables: TableMetadata) -> SchemaStore:
     """A zone in which tables have arrived one after another."""
-    zone = SchemaZone(directory / "zone")
+    schema_store = SchemaStore(directory / "zone")
     for offset, table in enumerate(tables):
-        zone.add(ZoneEntry(table, offset, "cdc/metadata", 1, offset))
-    return zone
+        schema_store.add(StoredSchema(table, offset, "cdc/metadata", 1, offset))
+    return schema_store
 
 
 def make_decoder(directory: Path, *tables: TableMetadata, settings: dict[str, Any] | None = None, **options: Any) -> Decoder:
-    """A decoder over a zone with some tables; `settings` are those of every table."""
-    zone = make_zone(directory, *tables)
+    """A decoder over a schema store with some tables; `settings` are those of every table."""
+    schema_store = make_schema_store(directory, *tables)
     rules = options.pop("rules", TableRules(defaults=TableSettings(**(settings or {}))))
     decoding = DecodeOptions(rules=rules, **options)
-    return Decoder(open_zone(zone.directory, decoding), decoding)
+    return Decoder(open_schema_store(schema_store.directory, decoding), decoding)
 
 
 def rows_of(decoded: Decoded) -> list[dict[str, Any]]:

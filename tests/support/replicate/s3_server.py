@@ -67,7 +67,14 @@ class S3Server:
         return {"AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
     def break_down(
-        self, *, refused: float = 0, lost: float = 0, of: str = "", seed: int = 0, ignores_conditions: bool = False
+        self,
+        *,
+        refused: float = 0,
+        lost: float = 0,
+        of: str = "",
+        seed: int = 0,
+        ignores_conditions: bool = False,
+        delay_s: float = 0,
     ) -> None:
         """Let requests fail from now on.
 
@@ -77,8 +84,10 @@ class S3Server:
             of: The part of a path that those writes have.
             seed: Of the choice.
             ignores_conditions: Whether `If-None-Match` has no effect, as in some servers.
+            delay_s: How long each request waits before it is carried out, like one over a network.
         """
-        self._control({"refused": refused, "lost": lost, "of": of, "seed": seed, "ignores_conditions": ignores_conditions})
+        choice = {"refused": refused, "lost": lost, "of": of, "seed": seed}
+        self._control(choice | {"ignores_conditions": ignores_conditions, "delay": delay_s})
 
     def plan_outage(self, seconds: float, begins_with: str) -> None:
         """Let all requests be refused for a time, once.
@@ -137,6 +146,7 @@ class _Faults:
                 self._outage_s = 0
             is_refused = is_refused or time.monotonic() < self._outage_ends
             self._refused_count += is_refused
+        time.sleep(self._delay_s)
         if is_refused:
             return _refuse(start)
         if self._ignores_conditions:
@@ -169,6 +179,7 @@ class _Faults:
         self._begins_with = document.get("begins_with", "")
         self._outage_ends = 0.0
         self._refused_count = 0
+        self._delay_s = document.get("delay", 0)
 
 
 def _refuse(start: Callable[..., Any]) -> Iterable[bytes]:

@@ -1,17 +1,41 @@
-"""Environments with one of Iggy's own Python clients from PyPI, which are kept in .cache/ of the checkout."""
+"""Environments with one of Iggy's own Python clients from PyPI, kept in .cache/ of the checkout, and their scenarios."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
-__all__ = ["make_environment"]
+import headstream as hs
+from headstream.core.model.constructors import bool_
+
+__all__ = ["KINDS", "make_environment", "play_today"]
 
 ROOT = Path(__file__).parents[3]
+_SCENARIOS = ROOT / "tests" / "integration" / "iggy" / "scenarios_today.py"
+KINDS: Final = {
+    "raw": hs.raw(b"\x00\xff"),
+    "string": hs.string("tea"),
+    "bool": bool_(True),
+    "int8": hs.int8(-8),
+    "int16": hs.int16(-16),
+    "int32": hs.int32(-32),
+    "int64": hs.int64(-64),
+    "int128": hs.int128(-(1 << 100)),
+    "uint8": hs.uint8(3),
+    "uint16": hs.uint16(16),
+    "uint32": hs.uint32(32),
+    "uint64": hs.uint64((1 << 64) - 1),
+    "uint128": hs.uint128(1 << 100),
+    "float32": hs.float32(0.5),
+    "float64": hs.float64(0.1),
+}
+"""The headers that the scenario `headers` sends."""
 
 
 def make_environment(version: str, package: str = "iggy-py") -> Path:
@@ -43,3 +67,11 @@ def make_environment(version: str, package: str = "iggy-py") -> Path:
             made.rename(place)
         shutil.rmtree(made, ignore_errors=True)
     return place / "bin" / "python"
+
+
+def play_today(python: Path, address: str, scenario: str, stream: str) -> Any:
+    """Return the result of a scenario of today's Python client; address and scenario as in scenarios_today.py."""
+    command = [str(python), str(_SCENARIOS), address, scenario, stream]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout)

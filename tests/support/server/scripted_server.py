@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from headstream.core.wire.commands.sessions import LoggedIn, Login
-from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.extensions.topic_options import GetIdentity, Identity
 from headstream.core.wire.frames import FrameBuffer, encode_response
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import encode_refusal, status_of

@@ -127,7 +127,7 @@ def test_version_says_how_the_kernels_run() -> None:
     ],
     ids=" ".join,
 )
-def test_misuse_ends_with_2(arguments: list[str]) -> None:
+def test_a_command_ends_with_2_when_its_arguments_are_wrong(arguments: list[str]) -> None:
     ran = invoke(*arguments)
     assert ran.exit_code == 2, ran.output
     assert ran.stdout == "" or not arguments
@@ -193,7 +193,7 @@ def test_errors_become_a_text_and_an_exit_code(error: Exception, code: int, text
 
 
 @pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'nonsense'", name="nonsense"), ZeroDivisionError("bug")])
-def test_a_bug_is_not_dressed_up(error: Exception) -> None:
+def test_an_error_that_is_none_of_headstreams_reaches_the_caller_as_it_is(error: Exception) -> None:
     assert _raise(error).exception is error
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 import headstream as hs
@@ -14,21 +10,7 @@ from headstream.client.async_client import AsyncClient
 from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
 from headstream.client.producer.async_producer import AsyncProducer
 from headstream.client.transports.remote.server import Server
-
-
-def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with hs.connect_async("memory://") as log:
-            await log.create_topic("shop/orders", partitions=2)
-            await body(log)
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
-async def send(log: AsyncClient, *payloads: bytes) -> None:
-    async with log.producer("shop/orders") as producer:
-        for payload in payloads:
-            await producer.send(payload, partition=1)
+from tests.support.async_clients import run, send
 
 
 def test_every_name_of_the_client_is_there() -> None:
@@ -62,7 +44,7 @@ def test_every_name_of_the_client_is_there() -> None:
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
 
 
-def test_streams_and_topics() -> None:
+def test_asynchronous_client_creates_lists_and_deletes_streams_and_topics() -> None:
     async def body(log: AsyncClient) -> None:
         await log.create_stream("bank")
         assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
@@ -99,7 +81,7 @@ def test_send_poll_iterate_and_commit() -> None:
     run(body)
 
 
-def test_states_options_partitions_and_purge() -> None:
+def test_asynchronous_client_sets_states_options_and_partitions_and_purges() -> None:
     async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         await log.set_state("shop/orders", 1, 1, "poisoned", reason="no JSON", by="ops")
@@ -119,7 +101,7 @@ def test_states_options_partitions_and_purge() -> None:
     run(body)
 
 
-def test_errors_come_through() -> None:
+def test_asynchronous_client_raises_errors_for_invalid_messages_and_closed_objects() -> None:
     async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders") as producer:
             with pytest.raises(hs.LimitError):

@@ -16,21 +16,7 @@ from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.interception.producer import InterceptedProducer
 from headstream.core.model.producers import Appended
 from headstream.interceptors.interceptor import Interceptor
-
-
-def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with hs.connect_async("memory://") as log:
-            await log.create_topic("shop/orders", partitions=2)
-            await body(log)
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
-async def send(log: AsyncClient, *payloads: bytes) -> None:
-    async with log.producer("shop/orders") as producer:
-        for payload in payloads:
-            await producer.send(payload, partition=1)
+from tests.support.async_clients import run, send
 
 
 class Gate:

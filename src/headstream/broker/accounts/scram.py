@@ -39,7 +39,7 @@ _NAME_ESCAPE: Final = re.compile("=(2C|3D)?")
 
 
 class Verifier(NamedTuple):
-    """What a server stores of a password for one mechanism."""
+    """The stored verifier of a password for one mechanism."""
 
     iterations: int
     salt: bytes

@@ -1,4 +1,4 @@
-"""What people see of the unfinished messages of groups; the rights are those of polls."""
+"""Views of the unfinished messages of groups; they need the right to poll."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from headstream.core.wire.commands.system import (
     Stats,
     TransportKind,
 )
-from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.extensions.topic_options import GetIdentity, Identity
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status

@@ -26,7 +26,7 @@ from headstream.core.wire.commands.topics import (
     TopicDetails,
     UpdateTopic,
 )
-from headstream.core.wire.extensions.topics import (
+from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetOpenTopic,

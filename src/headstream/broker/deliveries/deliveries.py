@@ -117,7 +117,7 @@ def _check_generation(record: TopicRecord, partition: int, generation: int | Non
 
 
 class _Found:
-    """What steps change; `state` is the state before they are applied."""
+    """The changes that steps make; `state` is the state before they are applied."""
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
         self._state = state

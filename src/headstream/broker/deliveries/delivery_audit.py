@@ -92,7 +92,7 @@ class DeliveryAudit:
                 self._append(rows)
 
     def _append(self, rows: list[_Row]) -> None:
-        """Append rows; those of a partition of a group go into one partition, in their order."""
+        """Append rows; all rows of one partition of a group go into one partition, in their order."""
         stored = 0
         try:
             count = self._broker.backing.topic(self._topic).partitions

@@ -352,4 +352,4 @@ def _check(request: LeaseRequest) -> None:
             "messages that workers share have no order of their partition", advice='Use order="key" or order="skip"'
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("deferred messages are of one partition", advice="Name it")
+        raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")

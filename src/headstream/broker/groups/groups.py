@@ -203,7 +203,7 @@ class Groups:
     def list(self, topic: TopicName) -> builtins.list[Group]:
         """Return the groups of a topic, by name: created ones, those with commits, those with members here."""
         record = self._backing.topic(topic)
-        committed = [who.name for who in self._backing.log.offsets(record).consumers() if who.kind is ConsumerKind.GROUP]
+        committed = [owner.name for owner in self._backing.log.offsets(record).consumers() if owner.kind is ConsumerKind.GROUP]
         made = [group.name for group in record.groups]
         names, partitions = sorted({*made, *committed, *self._registry.names(record)}), self._topics.get(topic).partitions
         groups = [self._describe(record, name, partitions) for name in names]
@@ -314,12 +314,12 @@ class Groups:
                 yield record
                 return
             process = live.other_process()
-        who = "members in this process" if process is None else f"process {process}" if process else "another process"
-        raise self._in_use(topic, group, who)
+        holder = "members in this process" if process is None else f"process {process}" if process else "another process"
+        raise self._in_use(topic, group, holder)
 
-    def _in_use(self, topic: TopicName, group: str, who: str) -> GroupInUseError:
+    def _in_use(self, topic: TopicName, group: str, holder: str) -> GroupInUseError:
         return GroupInUseError(
-            f"group {group!r} of {str(topic)!r} is in use by {who}",
+            f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
             advice="Close its consumers first: their commits would overwrite this one",
         )

@@ -75,10 +75,10 @@ class Members:
         now_s = self._monotonic()
         self._let_go(lambda known: known.session.transport is None and now_s - known.seen_s > known.timeout_s)
 
-    def _let_go(self, is_gone: Callable[[_KnownMember], bool]) -> None:
+    def _let_go(self, has_left: Callable[[_KnownMember], bool]) -> None:
         with self._lock:
-            gone = [number for number, known in self._known.items() if is_gone(known)]
-            members = [self._known.pop(number) for number in gone]
+            left = [number for number, known in self._known.items() if has_left(known)]
+            members = [self._known.pop(number) for number in left]
         for known in members:
             with suppress(HeadstreamError):  # the log is closing, or its topic was deleted
                 self._groups.leave(known.topic, known.member)

@@ -51,7 +51,7 @@ SCAN_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a poll asks for.
+    """The arguments of a poll.
 
     Args:
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
@@ -157,7 +157,7 @@ class _Page:
         self.count = self.scanned_count = self.failed_count = 0
 
     def wants_more(self, scanned_bytes: int) -> bool:
-        """Return whether to read on, after so many bytes."""
+        """Return whether to read on after this number of bytes."""
         if self.count >= self._wanted.count or self._rest <= 0 or self._is_stopped:
             return False
         if self._wanted.where is not None:
@@ -199,7 +199,7 @@ class _Page:
 
 
 _SKIPPED_SEGMENT_BYTES: Final = 128 << 10
-"""What a skipped segment counts as: its summary is read, so that one poll skips at most 128 segments, tens of gigabytes."""
+"""Bytes that a skipped segment counts as: its summary is read, so that one poll skips at most 128 segments, tens of gigabytes."""
 
 _FILTERED_CHUNK_BYTES: Final = 1 << 20
 """A chunk that a filter examines: it stays in the processor's cache between the check of its sends and the filter."""

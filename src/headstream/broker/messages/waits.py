@@ -1,4 +1,4 @@
-"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available, and checks."""
+"""Wait: a wait for messages that blocks no thread. Its callback runs when messages may be available; the caller then checks."""
 
 from __future__ import annotations
 

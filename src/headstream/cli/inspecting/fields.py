@@ -97,7 +97,7 @@ class FieldReader:
         return value
 
     def bytes(self, name: str, size: int, show: Callable[[bytes], object] | None = None) -> bytes:
-        """Return so many bytes; a negative size is null if the dialect has it, and reads none."""
+        """Return the next bytes; a negative size is null if the dialect has it, and reads none."""
         at = self.at
         if size < -1:
             raise DecodeError(f"the length of {name} is {size}", at)

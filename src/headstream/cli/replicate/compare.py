@@ -1,4 +1,4 @@
-"""`headstream replicate compare`: a pipeline's tables beside those of the source database."""
+"""`headstream replicate compare`: compare a pipeline's tables with the source database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,13 @@ _MOST_CHARACTERS: Final = 200
 @click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the pipeline's state, if not the file's.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most differing rows per table.")
-@click.option("--connections", type=click.IntRange(1), default=4, show_default=True, help="Connections to the source at once.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Maximum number of concurrent connections to the source.",
+)
 @click.option(
     "--capture-lag",
     "capture_lag_us",
@@ -52,7 +58,12 @@ _MOST_CHARACTERS: Final = 200
     help="Longest time until a committed change is in the log.",
 )
 @click.option(
-    "--wait", "wait_us", type=DURATION, default="5m", show_default=True, help="Longest wait until a pipeline has passed a read."
+    "--wait",
+    "wait_us",
+    type=DURATION,
+    default="5m",
+    show_default=True,
+    help="Longest wait until the pipeline has applied the changes before a read.",
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
@@ -122,7 +133,7 @@ def compare(
 def _find_pipeline(
     context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
 ) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
-    """Return the places of tables and checkpoint, the settings of tables, and those of Spark."""
+    """Return the places of tables and checkpoint, the settings of tables, and Spark's settings."""
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.table_settings import TableRules
 

@@ -35,7 +35,7 @@ def iceberg() -> None:
 @iceberg.command()
 @config_option("The pipeline's TOML file.", is_required=True)
 @click.option("--table", "pattern", metavar="PATTERN", default="*", help="Only target tables that match, as in shop.*.")
-@click.option("--repair", is_flag=True, help="Make Iceberg tables that differ anew, without their older snapshots.")
+@click.option("--repair", is_flag=True, help="Rebuild Iceberg tables that differ, without their older snapshots.")
 @output_option
 def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
     """Compare each Iceberg table with its Delta table: columns, files, position deletes, and rows by statistics.

@@ -68,7 +68,7 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
       headstream replicate inspect metadata.json data.json --output json
       headstream export cdc/data | headstream replicate inspect - --zone /data/checkpoint/zone
     """
-    explainer = Explainer(_zone_lookup(zone), mask_order)
+    explainer = Explainer(_schema_lookup(zone), mask_order)
     broken = []
 
     def explain() -> Iterator[dict[str, Any]]:
@@ -93,12 +93,12 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
         raise ReplicateError(f"{len(broken)} message{'s are' if len(broken) > 1 else ' is'} invalid", where=broken[0])
 
 
-def _zone_lookup(directory: Path | None) -> Callable[[str], TableMetadata | None]:
+def _schema_lookup(directory: Path | None) -> Callable[[str], TableMetadata | None]:
     if directory is None:
         return lambda schema_id: None
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
-    zone = SchemaZone(directory)
+    zone = SchemaStore(directory)
 
     def find(schema_id: str) -> TableMetadata | None:
         entry = zone.find(schema_id)

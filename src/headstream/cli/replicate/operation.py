@@ -20,7 +20,7 @@ from headstream.errors import InvalidInputError
 if TYPE_CHECKING:
     from headstream.replicate.parked.ledger import Ledger, ParkedBatch
     from headstream.replicate.parked.requests import Selection
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
     from headstream.replicate.storage.places import Place
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -107,7 +107,7 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
       headstream replicate schemas --checkpoint /data/checkpoint --table SHOP.orders
     """
     with read_checkpoint(checkpoint) as read, TemporaryDirectory(prefix="headstream-") as copy:
-        entries = list((_open_zone(read()) if zone is None else _open_named_zone(zone, Path(copy))).entries())
+        entries = list((_open_schema_store(read()) if zone is None else _open_named_store(zone, Path(copy))).entries())
     rows = [
         {
             "schema_id": entry.metadata.schema_id,
@@ -239,28 +239,28 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def _open_named_zone(zone: Place, copy: Path) -> SchemaZone:
+def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
     """Return a schema store; of one in an object store the directory gets a copy."""
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
-    return SchemaZone(zone) if isinstance(zone, Path) else SchemaZone(copy, place=zone)
+    return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
-def _open_zone(checkpoint: Path) -> SchemaZone:
+def _open_schema_store(checkpoint: Path) -> SchemaStore:
     """Return the schema store that the pipeline last used; for a moved checkpoint, the one inside it."""
-    from headstream.replicate.run.report import find_zone
+    from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
-    from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.schemas.schema_store import SchemaStore
 
     with _open_ledger(checkpoint) as ledger:
-        return SchemaZone(find_zone(checkpoint, read_status(ledger, 0)["zone"]))
+        return SchemaStore(find_schema_store(checkpoint, read_status(ledger, 0)["zone"]))
 
 
 def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
     from headstream.replicate.run.report import tables_of_schemas
     from headstream.replicate.run.status import read_targets
 
-    zone = _open_zone(checkpoint)
+    zone = _open_schema_store(checkpoint)
     with _open_ledger(checkpoint) as ledger:
         table_of = tables_of_schemas(zone, read_targets(ledger))
 

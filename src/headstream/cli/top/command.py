@@ -177,7 +177,7 @@ class _Watched:
         return len(self._topics or self._busiest)
 
     def overviews(self, order: str, count: int | None) -> Iterator[Overview]:
-        """Iterate over so many overviews, one an interval; None never ends."""
+        """Yield one overview per interval, `count` in total; None never ends."""
         given = 0
         while given != count:
             if (overview := self.read(order)) is not None:

@@ -1,4 +1,4 @@
-"""What a terminal shows of a log: its load, the busiest topics, the groups with the largest lags, and pipelines."""
+"""The screen of `headstream top`: a log's load, the busiest topics, the groups with the largest lags, and pipelines."""
 
 from __future__ import annotations
 

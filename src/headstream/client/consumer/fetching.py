@@ -33,7 +33,7 @@ Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 
 
 class Transforming:
-    """What interceptors and a decoder make of each message, once although it is put back and delivered again."""
+    """Applies interceptors and a decoder to each message, once although it is put back and delivered again."""
 
     def __init__(self, transform: Transform) -> None:
         self._transform = transform
@@ -191,7 +191,7 @@ class Fetching:
         """Return up to `count` messages; release() marks them as done.
 
         Args:
-            is_first: False if the messages belong to those of the previous call.
+            is_first: False if the messages continue the page of the previous call.
         """
         if is_first:
             self._handed_out_before = frozenset(self._handed_out)

@@ -29,8 +29,8 @@ class AssignmentListener:
 
     def end_others(self, kept: Collection[int]) -> None:
         """Notify of partitions that were read and are not among these."""
-        gone = self._reported.difference(kept)
-        self._reported -= gone
-        if gone and self._on_revoked is not None:
+        revoked = self._reported.difference(kept)
+        self._reported -= revoked
+        if revoked and self._on_revoked is not None:
             with unlimited():  # also for tasks that the function starts, which inherit the context
-                self._on_revoked(self._topic, gone)
+                self._on_revoked(self._topic, revoked)

@@ -244,7 +244,7 @@ class PartitionReading(Reading):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """What the filter has examined."""
+        """Counts of messages that the filter has examined."""
         return FilterCounts(self.partitions.fetching.scanned_count, self.partitions.fetching.failed_count)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from headstream.interceptors.chain import Chain
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """What a user has chosen for one consumer.
+    """The options of one consumer.
 
     Args:
         committer: The group or name to commit for; None commits nothing.
@@ -82,7 +82,7 @@ class Reading(ABC):
     @property
     @abstractmethod
     def filter_counts(self) -> FilterCounts:
-        """What the filter has examined."""
+        """Counts of messages that the filter has examined."""
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:

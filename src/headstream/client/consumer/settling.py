@@ -75,7 +75,7 @@ class LeaseSettler(Settler):
 
     @abstractmethod
     def extend(self, place: Place, lease_us: int) -> None:
-        """Have the lease of a message end so many microseconds from now; see BaseConsumer.extend()."""
+        """Extend the lease of a message to `lease_us` microseconds from now; see BaseConsumer.extend()."""
 
     @abstractmethod
     def defer(self, place: Place) -> None:

@@ -38,7 +38,7 @@ _LOOK_S: Final = 5.0
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
 """Wait on one topic while none has messages, before other topics are polled; short at first."""
-_GONE: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
+_NOT_FOUND: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
 """Errors of calls for a topic that is being deleted."""
 
 
@@ -124,7 +124,7 @@ class TopicsConsumer(BaseConsumer):
         there = self._list_names()
         for name in there:
             if self._matches(name):
-                with suppress(*_GONE):  # deleted since it was listed
+                with suppress(*_NOT_FOUND):  # deleted since it was listed
                     self._add(name)
         for name in set(self._consumers).difference(there):
             self._drop(name)
@@ -138,7 +138,7 @@ class TopicsConsumer(BaseConsumer):
         self._turn.remove(name)
         self._in_hand = None if self._in_hand is consumer else self._in_hand
         self._next = None if self._next is consumer else self._next
-        with suppress(*_GONE):  # deleted together with its group
+        with suppress(*_NOT_FOUND):  # deleted together with its group
             consumer.close(commit=False)
 
     def after_fork(self) -> None:
@@ -176,7 +176,7 @@ class TopicsConsumer(BaseConsumer):
         """Fetch messages of a topic, and return whether some are buffered; a pattern's topic can be deleted meanwhile."""
         try:
             return self._consumers[name].fetch(timeout_ms)
-        except _GONE as error:
+        except _NOT_FOUND as error:
             self._drop_missing(self._consumers[name], error)
             return False
 
@@ -208,7 +208,7 @@ class TopicsConsumer(BaseConsumer):
         """Take a message of one topic; a pattern's topic can be deleted meanwhile, with its uncommitted messages."""
         try:
             return consumer.take()
-        except _GONE as error:
+        except _NOT_FOUND as error:
             self._drop_missing(consumer, error)
             return None
 
@@ -218,7 +218,7 @@ class TopicsConsumer(BaseConsumer):
         if self._in_hand is not None:
             try:
                 self._in_hand.finish()
-            except _GONE as error:
+            except _NOT_FOUND as error:
                 self._drop_missing(self._in_hand, error)
 
     def fetch(self, timeout_ms: float | None = 0) -> bool:
@@ -246,7 +246,7 @@ class TopicsConsumer(BaseConsumer):
             while consumer is not None:
                 try:
                     messages += consumer.poll(count - len(messages))
-                except _GONE as error:
+                except _NOT_FOUND as error:
                     self._drop_missing(consumer, error)
                 consumer = self._find_ready(0) if len(messages) < count else None
         except HeadstreamError:
@@ -259,9 +259,9 @@ class TopicsConsumer(BaseConsumer):
         taken: dict[str, list[ReceivedMessage]] = {}
         for message in messages:
             taken.setdefault(message.topic or "", []).append(message)
-        for name, those in taken.items():
+        for name, messages in taken.items():
             if name in self._consumers:
-                self._consumers[name].put_back(those)
+                self._consumers[name].put_back(messages)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
@@ -270,7 +270,7 @@ class TopicsConsumer(BaseConsumer):
             for consumer in list(self._consumers.values()):
                 try:
                     consumer.commit()
-                except _GONE as error:
+                except _NOT_FOUND as error:
                     self._drop_missing(consumer, error)
             return
         self._consumer_of(message).commit(message)

@@ -63,7 +63,7 @@ _DEAD_LETTER_HEADERS: Final = frozenset(
 
 @dataclass(slots=True)
 class RedriveCounts:
-    """What a redrive did.
+    """The counts of a redrive.
 
     Args:
         matched: Chosen dead letters.

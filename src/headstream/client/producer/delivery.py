@@ -46,7 +46,7 @@ _MOST_IDS: Final = 3
 
 
 class BatchDelivery(Protocol):
-    """What a producer delivers its batches with."""
+    """Delivers the batches of one producer."""
 
     @property
     def producer_id(self) -> int | None:

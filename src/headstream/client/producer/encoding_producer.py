@@ -43,7 +43,7 @@ class EncodingProducer(Generic[_T]):
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Encode a value and send it; the other arguments are those of Producer.send().
+        """Encode a value and send it; the other arguments are as for Producer.send().
 
         Args:
             value: None is a null payload, which deletes its key in a topic that compacts.

@@ -172,7 +172,7 @@ class Producer:
     ) -> Delivered:
         """Send one message without linger, and return its position once it is stored.
 
-        Arguments and errors are those of send() and of Receipt.result().
+        Arguments and errors are as for send() and Receipt.result().
         """
         return self.send(payload, key=key, headers=headers, id=id, partition=partition).result()
 

@@ -1,6 +1,6 @@
 """Transport: the interface between a client and an embedded broker or a server.
 
-Names and semantics are those of the broker (headstream.broker), which implements it directly.
+Names and semantics are as in the broker (headstream.broker), which implements it directly.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicCommands(Protocol):
         """Delete a topic with its messages and offsets."""
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic (those of TopicOptions) by name; omitted ones stay."""
+        """Change options of a topic (fields of TopicOptions) by name; omitted options keep their values."""
 
     def rename(self, name: TopicName, to: str) -> None:
         """Rename a topic within its stream."""

@@ -29,7 +29,7 @@ _USELESS: Final = 0.5
 
 
 class HeaderSummarizer:
-    """Summarizes headers of about so many messages."""
+    """Summarizes headers of an estimated number of messages."""
 
     def __init__(self, names: Sequence[str], messages_count: int) -> None:
         self._names = HeaderNames(names)

@@ -46,7 +46,7 @@ _READERS: Final[dict[Field, tuple[Callable[[str], int], str]]] = {
 
 
 def apply_types(expression: Expression, source: str) -> Expression:
-    """Return an expression whose literals have the types of the fields beside them."""
+    """Return an expression whose literals have the types of the fields that they are compared with."""
     return _Typing(source).apply(expression)
 
 

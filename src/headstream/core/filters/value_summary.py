@@ -54,7 +54,7 @@ class ValueSummary:
     Args:
         numbers: The least and the greatest possible number, infinities included; None if there is none. NaN is not among them.
         texts: Least possible text and upper bound of texts, which is None if there is none; None if no text is possible.
-        values: All possible values but null, those of unknown kinds and NaN; None if they are not listed.
+        values: All possible values except null, NaN and values of unknown kinds; None if they are not listed.
         bloom: The possible whole numbers and texts; None if it is missing.
         has_floats: Whether `bloom` lacks possible numbers, because they are floats.
     """

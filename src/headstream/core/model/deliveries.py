@@ -25,7 +25,7 @@ MAX_FAILING: Final = 10_000
 """Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
 
 MAX_PENDING_RANGES: Final = 20_000
-"""Ranges of waiting messages of a group in one partition: those between so many failing ones."""
+"""Maximum ranges of waiting messages of a group in one partition: one between each two failing messages."""
 
 MAX_ERROR_BYTES: Final = 255
 """Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
@@ -175,7 +175,7 @@ class PartitionDeliveries:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """What a consumer does with a message that fails.
+    """How a consumer handles a message that fails.
 
     Args:
         attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.

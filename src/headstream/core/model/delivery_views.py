@@ -10,7 +10,7 @@ from headstream.core.model.pauses import GroupPause
 
 
 class DeliveryStatus(enum.StrEnum):
-    """What a group does with a message: it waits for its first attempt, is in work, waits for another one, …"""
+    """The status of a message in a group: it waits for its first attempt, is in work, waits for another one, …"""
 
     PENDING = "pending"
     LEASED = "leased"

@@ -140,7 +140,7 @@ class Message:
 
 
 _COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "state", "checksum")
-"""What makes two messages equal: neither their origin nor their class."""
+"""The fields by which two messages are equal: neither their origin nor their class."""
 
 
 class ReceivedMessage(Message):

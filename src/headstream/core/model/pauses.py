@@ -18,7 +18,7 @@ MAX_PAUSE_US: Final = 24 * 3_600_000_000
 
 
 class PauseRule(NamedTuple):
-    """When a group is paused (so many failures among so many last attempts), and for how long, microseconds."""
+    """When a group is paused (number of failures among its last attempts), and for how long, microseconds."""
 
     failures: int
     attempts: int

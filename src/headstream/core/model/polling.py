@@ -156,6 +156,6 @@ class SegmentCounts:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Polled):
-    """The result of a poll whose messages are values already: those of Kafka are not stored in our format."""
+    """The result of a poll whose messages are values already: Kafka does not store our format."""
 
     messages: tuple[ReceivedMessage, ...] = ()

@@ -4,7 +4,7 @@ A producer has a unique id and an epoch. It numbers its messages in each partiti
 first message, and the next batch begins where the previous one ended. Abandoning a batch of unknown outcome ends the
 epoch: batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
-The fields and their ranges are those of Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs
+The fields and their ranges are as in Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs
 signed 16-bit, sequences signed 32-bit; 0 follows the greatest sequence.
 """
 

@@ -81,18 +81,18 @@ def split_header_names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What a topic removes and when, and which repeats it drops; it can change while the topic is in use.
+    """Retention, compaction and deduplication of a topic; they can change while the topic is in use.
 
     Args:
-        retention_us: Messages older than so many microseconds can be dropped, 1 or more; None retains them.
-        retention_bytes: Above so many bytes the oldest messages can be dropped, 1 or more; None retains them.
+        retention_us: Messages older than this, microseconds, can be dropped, 1 or more; None retains them.
+        retention_bytes: Above this size, bytes, the oldest messages can be dropped, 1 or more; None retains them.
         compaction_delay_us: Compaction retains the last message of each key; a null payload deletes its key, and is removed
-            after so many microseconds, 0 or more. None disables compaction.
-        deduplication_count: A message is dropped if its id equals one of so many newest ids of its partition, 1 to
+            after this time, microseconds, 0 or more. None disables compaction.
+        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
         summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
             need not read the segments that have none it looks for; at most 8. None disables summaries.
-        deletion_grace_us: Messages marked for deletion are removed from the disk within so many microseconds, 0 or more, and
+        deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until then; None keeps them.
         legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
         kafka_headers: The convention by which Kafka's clients write and read headers: `headstream` (or None), `spring`,
@@ -217,13 +217,13 @@ class Topic:
         limits: The messages it accepts.
         partitions: By number.
         fsync: When acknowledged messages are synced to the disk.
-        retention_us: Messages older than so many microseconds can be dropped; None retains them.
-        retention_bytes: Above so many bytes the oldest messages can be dropped; None retains them.
+        retention_us: Messages older than this, microseconds, can be dropped; None retains them.
+        retention_bytes: Above this size, bytes, the oldest messages can be dropped; None retains them.
         compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
-            so many microseconds; None disables it.
-        deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
+            this time, microseconds; None disables it.
+        deduplication_count: A message is dropped if its id is among this number of newest ids; None drops no message.
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
-        deletion_grace_us: Messages marked for deletion are removed within so many microseconds; None keeps them.
+        deletion_grace_us: Messages marked for deletion are removed within this time, microseconds; None keeps them.
         legal_hold: Whether nothing is removed.
         kafka_headers: The convention of headers for Kafka's clients; None is Headstream's own.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.

@@ -1,4 +1,4 @@
-"""Splits URLs, those of Kafka clusters too: newer Pythons reject the brackets of `kafka://one:9092,[::1]:9093`."""
+"""Splits URLs, also of Kafka clusters: newer Pythons reject the brackets of `kafka://one:9092,[::1]:9093`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20
 """Growing in steps costs copies, and pages that are new to the process: this much is given to a frame at once."""
 _MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
-"""A buffer is allocated for up to so much of a frame before its bytes arrive."""
+"""Largest part of a frame for which a buffer is allocated before its bytes arrive."""
 _SHRINK_FACTOR: Final = 2
 """A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
@@ -91,7 +91,7 @@ class FrameBuffer:
 
     Args:
         most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
-        finds_vsr: Whether requests can be those of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
+        finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
     Attributes:
         is_vsr: Whether they are; known after the first 4 bytes. A frame's payload is all of it then.

@@ -125,7 +125,7 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
 
 
 class Schemas:
-    """Schemas of shapes; those of records are collected by name in `components` and referenced."""
+    """Schemas of shapes; schemas of records are collected by name in `components` and referenced."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {"SentMessage": _SENT, "PolledMessage": _POLLED}

@@ -11,7 +11,7 @@ from headstream.core.wire.extensions import filters as own_filters
 from headstream.core.wire.extensions import groups as own_groups
 from headstream.core.wire.extensions import messages as own_messages
 from headstream.core.wire.extensions import producers as own_producers
-from headstream.core.wire.extensions import topics as own_topics
+from headstream.core.wire.extensions import topic_options as own_topics
 from headstream.core.wire.records import Command
 from headstream.errors import DecodeError
 

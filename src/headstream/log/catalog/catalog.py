@@ -109,7 +109,7 @@ class Catalog:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _migrate(self, version: int) -> None:
-        """Create the tables, or migrate those of an older version."""
+        """Create the tables, or migrate an older version's."""
         if version == 0:
             self._connection.executescript(SCHEMA)
         else:

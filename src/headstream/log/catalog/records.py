@@ -50,11 +50,11 @@ class TopicRecord:
 
     @property
     def identity(self) -> str:
-        """Identifies the topic among those of its name, across purges and deletions; the path of its directory."""
+        """Identifies the topic among topics of its name, across purges and deletions; the path of its directory."""
         return f"{self.stream_number}/{self.number}"
 
     def generation(self, partition: int) -> int:
-        """Return the number that identifies a partition among those of its name, across purges and deletions."""
+        """Return the number that identifies a partition among partitions of its name, across purges and deletions."""
         return self.partitions_created_us[partition - 1] if partition <= len(self.partitions_created_us) else 0
 
 

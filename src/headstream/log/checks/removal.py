@@ -79,7 +79,7 @@ def _check_holds(root: str) -> None:
 
 
 def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
-    """Return the names in a directory, all of them those of a log."""
+    """Return the names in a directory, all of them names that a log uses."""
     names = files.list_names(root) or []
     strange = sorted(set(names) - {*_FILES, *_DIRECTORIES, LOCK_NAME, *beside})
     if strange:

@@ -219,7 +219,7 @@ class Verification:
                     yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when it is not needed", is_damage=False)
                 elif path not in known:
                     yield LogFinding(
-                        FindingKind.DIRECTORY_STRANGE,
+                        FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
                         "Remove it when it is not needed",

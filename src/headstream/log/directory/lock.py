@@ -55,9 +55,9 @@ class WriterLock(FileLock):
 
     def _refusal(self, text: bytes) -> LogLockedError:
         holder = text.decode("ascii", "replace").partition(" ")[0].strip()
-        who = f"process {holder}" if holder.isdecimal() else "another process"
+        holder_text = f"process {holder}" if holder.isdecimal() else "another process"
         return LogLockedError(
-            f"{who} is writing to this log, and a log has one writer at a time",
+            f"{holder_text} is writing to this log, and a log has one writer at a time",
             where=self._path,
             advice="Reading and committing offsets need no lock; to write, send through that process or stop it first",
         )

@@ -108,7 +108,7 @@ class DirectoryWatcher:
             directory = self._directories.get(change.watch)
             if directory is None:
                 return  # already removed: this event predates the removal and was handled
-            if change.is_gone:
+            if change.has_ended:
                 self._remove(directory)
             elif not change.name.endswith(INDEX_SUFFIX):
                 return  # messages are committed by their index entry, which comes next

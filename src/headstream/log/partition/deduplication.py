@@ -2,7 +2,7 @@
 
     send -> checked -> repeats dropped -> stamped -> written -> the new ids noted
 
-The remembered ids are those of the newest messages on the disk, generated or sent. So no other file is needed,
+The remembered ids belong to the newest messages on the disk, generated or sent. So no other file is needed,
 and a process that takes over reads them back at its first append, from the newest
 messages. The bytes read are bounded, and so is the time.
 """

@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an open message, those of a key in their order, and return whether it waits for none."""
+        """Add an open message, after earlier messages of its key, and return whether it waits for none of them."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -106,7 +106,7 @@ class LeaseKeys:
             heapq.heappush(self._ready, offset)
 
     def take(self, count: int, pending: OffsetRanges) -> list[int]:
-        """Return at most so many of the messages that can be leased and wait for no other, in the order of their offsets."""
+        """Return messages that can be leased and wait for no other, at most `count`, by ascending offset."""
         taken: list[int] = []
         while self._ready and len(taken) < count:
             offset = heapq.heappop(self._ready)
@@ -191,15 +191,15 @@ class LeaseTable:
             for begin, until in [] if lease is None else _ending(lease, offset):
                 for each in state.failing_within(begin, until):
                     history = state.failing[each]
-                    failed = record_failure(history, history.failures + 1, _ended(lease), 0, now_us, *_who(lease))
+                    failed = record_failure(history, history.failures + 1, _ended(lease), 0, now_us, *_worker_of(lease))
                     state.failing[each] = failed
                     self._set_due(each, steady_us)
                     outcome.failing.append(each)
                 state.expire(token, begin, until)
                 outcome.ended.append((token, begin, until))
                 outcome.failed_count += until - begin
-                outcome.transitions.append(Transition(TransitionKind.EXPIRED, begin, until, _who(lease)[0]))
-                self._expired.append((begin, until, *_who(lease)))
+                outcome.transitions.append(Transition(TransitionKind.EXPIRED, begin, until, _worker_of(lease)[0]))
+                self._expired.append((begin, until, *_worker_of(lease)))
         return outcome
 
     # -- grants ---------------------------------------------------------------------------------------------------
@@ -283,8 +283,8 @@ class LeaseTable:
                     outcome.failing.append(offset)
             elif state.expired.first is not None and len(state.failing) < MAX_FAILING:
                 offset = state.expired.first
-                who = self._last_of(offset)
-                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us, *who)
+                last_worker = self._last_of(offset)
+                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us, *last_worker)
                 outcome.failing.append(offset)
             else:
                 return None
@@ -386,7 +386,7 @@ class LeaseTable:
         else:
             outcome.failed_count += 1
             known = histories.get(begin, Delivery(begin))
-            changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us, *_who(lease))
+            changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us, *_worker_of(lease))
             if change.step is LeaseStep.POISONED:
                 changed = replace(changed, reason=change.reason)
                 self._poison(outcome, changed)
@@ -450,7 +450,7 @@ def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
     return list(left)
 
 
-def _who(lease: Lease | None) -> tuple[str, int]:
+def _worker_of(lease: Lease | None) -> tuple[str, int]:
     return ("", 0) if lease is None else (lease.worker, lease.begun_us)
 
 

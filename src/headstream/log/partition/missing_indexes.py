@@ -68,7 +68,7 @@ def _is_stray(directory: str, base: int, generations: list[int], before: int, fi
 
 
 def _rebuild(directory: str, base: int, next_base: int | None, generation: int, files: Files) -> None:
-    """Rebuild a missing index from the messages; CorruptLogError if those of the newest segment do not prove it."""
+    """Rebuild a missing index from the messages; CorruptLogError if the newest segment's messages do not prove it."""
     path = segment_path(directory, base, log_suffix(generation))
     actions = IndexRebuild(directory, base, next_base, files, generation).run()
     for action in actions:

@@ -29,7 +29,7 @@ class OffsetFileCounts:
         self._totals: Counter[int] = Counter()
 
     def load(self, directory: str, made: Mapping[int, int]) -> None:
-        """Replace the counts of one topic's directory by those of its users, by id."""
+        """Replace the counts of one topic's directory; `counts` are by user id."""
         with self._lock:
             self._drop(directory)
             self._made[directory] = Counter({user_id: count for user_id, count in made.items() if user_id != NO_USER})

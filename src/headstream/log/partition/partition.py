@@ -212,7 +212,7 @@ class PartitionWriter:
         With deduplication it is the offset of the first new message, or the end offset.
 
         Args:
-            timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
+            timestamp_us: Append time of the messages, microseconds since 1970 UTC; not before the newest message's.
 
         Raises:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
@@ -333,7 +333,7 @@ class PartitionWriter:
             self._are_names_synced = False
 
     def _files_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
-        """Return the files for so many bytes: a new segment's if the newest is full."""
+        """Return the files for an append of a size in bytes: a new segment's if the newest is full."""
         end = self.end
         is_full = end.byte_position > 0 and end.byte_position + size_bytes > self._segment_bytes
         if end.base_offset == NO_SEGMENT or is_full:

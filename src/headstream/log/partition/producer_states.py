@@ -8,7 +8,7 @@ appended again.
              | epoch u16 | zero to byte 60 | check u32
 
 A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
-appended. `turn` counts its batches, `count` is the messages of the batch and `stored` those of them that were new;
+appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
 check is the CRC-32C of the record's bytes before it. Zeros are no record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the
@@ -73,7 +73,7 @@ class ProducerStates:
     # -- loading ----------------------------------------------------------------------------------------------
 
     def _load(self, end_offset: int) -> None:
-        """Read the records, and clear those of batches that were not appended."""
+        """Read the records, and clear records of batches that were not appended."""
         file = self._files.open_read(self._path)
         if file is None:
             return

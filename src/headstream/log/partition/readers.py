@@ -42,19 +42,19 @@ class Readers:
         self._max_open = max_open
         self._lock = threading.Lock()
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._lent: OrderedDict[tuple[int, int, int], LentFollower] = OrderedDict()
+        self._followers: OrderedDict[tuple[int, int, int], LentFollower] = OrderedDict()
 
     def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LentFollower:
         """Return the follower of a partition; refresh it as needed."""
         key = topic_number, partition, generation
         evicted = None
         with self._lock:
-            lent = self._lent.get(key)
+            lent = self._followers.get(key)
             if lent is None:
-                lent = self._lent[key] = LentFollower(PartitionFollower(directory_of(), self._files, self._buffers))
-                if len(self._lent) > self._max_open:
-                    evicted = self._lent.popitem(last=False)[1]
-            self._lent.move_to_end(key)
+                lent = self._followers[key] = LentFollower(PartitionFollower(directory_of(), self._files, self._buffers))
+                if len(self._followers) > self._max_open:
+                    evicted = self._followers.popitem(last=False)[1]
+            self._followers.move_to_end(key)
         if evicted is not None:
             _close(evicted)
         return lent
@@ -62,16 +62,18 @@ class Readers:
     def close_partition(self, topic_number: int, partition: int) -> None:
         """Close a partition's files, which are about to be removed."""
         with self._lock:
-            gone = [self._lent.pop(key) for key in [key for key in self._lent if key[:2] == (topic_number, partition)]]
-        for lent in gone:
+            removed = [
+                self._followers.pop(key) for key in [key for key in self._followers if key[:2] == (topic_number, partition)]
+            ]
+        for lent in removed:
             _close(lent)
 
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            gone = [*self._lent.values()]
-            self._lent.clear()
-        for lent in gone:
+            removed = [*self._followers.values()]
+            self._followers.clear()
+        for lent in removed:
             _close(lent)
 
 

@@ -10,7 +10,7 @@ leaves one of these states:
     damaged
 
 A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that
-differ from what was written, or after a hole. The newest segment's last sends are read, those of a minute before the
+differ from what was written, or after a hole. The newest segment's last sends are read, from a minute before the
 end, and everything after the last whole one is set aside: moved out of the segment, into files named so. A
 damaged send before a whole one stays in place, and reads of it raise an error. It is unknown which of them the
 policy had synced, so keeping only a prefix of whole sends could drop acknowledged ones;

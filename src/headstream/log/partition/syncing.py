@@ -18,9 +18,9 @@ from headstream.errors import PartitionClosedError, StorageError
 SYNC_INTERVAL_S: Final = 1.0
 """Messages of this time that a power cut can take from a topic with the policy `interval`."""
 
-_QUIET_S: Final = 0.005
+_GATHER_PAUSE_S: Final = 0.005
 _GATHERING_S: Final = 0.02
-"""A sync waits until all recent senders have written too, none arrived for _QUIET_S, or _GATHERING_S have passed."""
+"""A sync waits until all recent senders have written too, none arrived for _GATHER_PAUSE_S, or _GATHERING_S have passed."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
@@ -70,7 +70,7 @@ class GroupCommit:
             until = self._monotonic() + _GATHERING_S
             while self._newest - self._synced < self._expected and self._monotonic() < until:
                 newest = self._newest
-                self._gathered.wait(_QUIET_S)
+                self._gathered.wait(_GATHER_PAUSE_S)
                 if self._newest == newest:
                     break
             self._lock.release()

@@ -50,7 +50,7 @@ class SendChecks:
         return done, whole
 
     def check(self, entry: IndexEntry, read: Callable[[int, int], memoryview]) -> None:
-        """Raise CorruptSendError if a send is damaged; `read` returns up to so many bytes from a byte position."""
+        """Raise CorruptSendError if a send is damaged; `read` is called with a byte position and a maximum size."""
         if entry.byte_position in self._whole:
             return
         position, value, span = entry.byte_position, 0, _AT_ONCE

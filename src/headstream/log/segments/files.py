@@ -179,7 +179,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return a writable view of so many bytes, with arbitrary content."""
+        """Return a writable view of the size, with arbitrary content."""
         with self._lock:
             free = [buffer for buffer in self._buffers if _is_free(buffer)]
             buffer = min((buffer for buffer in free if len(buffer) >= size_bytes), key=len, default=None)

@@ -227,7 +227,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits."""
+        """Return the end offset of the last send within a number of bytes from an offset, or of the first send if none fits."""
         first = begin = max(from_offset, self.first_offset)
         number, left = self._segment_number(begin), size_bytes
         while number < len(self._segments) - 1:
@@ -270,7 +270,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_before(self, size_bytes: int) -> int:
-        """Return the first offset of the newest segments that together fit in so many bytes; at least the newest's first."""
+        """Return the first offset of the newest segments that together fit in a number of bytes; at least the newest's first."""
         number = len(self._segments) - 1
         rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
         while number > 0 and rest >= self._open(number - 1).size_bytes:

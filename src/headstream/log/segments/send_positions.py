@@ -16,7 +16,7 @@ _SEARCH_BYTES: Final = 128 << 10
 """Bytes of a send read at once to find an offset in it; on average half of a send is searched."""
 
 _GUESS_SPARE_BYTES: Final = 512
-"""So much more is read than messages of the send's average length take."""
+"""Bytes that are read in addition to the messages' size at the send's average length."""
 
 
 class SendPositions:

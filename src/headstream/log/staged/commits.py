@@ -268,7 +268,7 @@ class StagedCommits:
             return count
 
     def resume(self, topic: TopicRecord | None = None, number: int = 0) -> None:
-        """Finish every commit that was begun, or those of one partition: until then, its partitions take nothing else."""
+        """Finish every commit that was begun, or one partition's: until then, its partitions accept no other append."""
         failures = self._resume()
         if topic is None:
             unfinished = failures[0] if failures else None
@@ -399,7 +399,7 @@ class StagedCommits:
         return topic if topic is not None and progress.partition <= topic.partitions else None
 
     def _append_partitions(self, record: CommitRecord, manifest: Manifest) -> None:
-        """Append each partition's part; those of a big commit in parallel."""
+        """Append each partition's part; a big commit's parts in parallel."""
         steady: list[tuple[PartitionProgress, TopicRecord]] = []
         for progress in record.progress:
             topic = self._find_topic(progress)

@@ -46,7 +46,7 @@ class WriteFile(ReadFile, Protocol):
         """Write all of the data at a byte position, or raise StorageError."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to so many bytes."""
+        """Truncate the file to a size."""
 
     def trim(self) -> None:
         """Release space reserved after its end: it will not grow soon."""
@@ -138,7 +138,7 @@ class OsFile(OsReadFile):
             done += os.pwrite(self._descriptor, data[done:], position + done)
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to so many bytes."""
+        """Truncate the file to a size."""
         try:
             os.ftruncate(self._descriptor, size_bytes)
         except OSError as error:
@@ -266,7 +266,7 @@ class MemoryFile:
             self._content[position : position + len(data)] = data
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to so many bytes."""
+        """Truncate the file to a size."""
         with self._lock:
             del self._content[size_bytes:]
 

@@ -19,7 +19,7 @@ class FindingKind(StrEnum):
     MARKER = "marker"
     CATALOG = "catalog"
     DIRECTORY_MISSING = "directory_missing"
-    DIRECTORY_STRANGE = "directory_strange"
+    DIRECTORY_UNKNOWN = "directory_strange"
     OFFSETS = "consumer_offsets"
     INDEX_MISSING = "index_missing"
     INDEX_HEAD = "index_head"
@@ -32,7 +32,7 @@ class FindingKind(StrEnum):
     STATE = "state"
     GAP = "gap"
     TAIL = "tail"
-    FILE_STRANGE = "file_strange"
+    FILE_UNKNOWN = "file_strange"
     FILE_SET_ASIDE = "file_set_aside"
     UNREADABLE = "unreadable"
 

@@ -74,7 +74,7 @@ class WatchEvent(NamedTuple):
 
     watch: int
     name: str
-    is_gone: bool
+    has_ended: bool
 
 
 class Inotify:

@@ -3,7 +3,7 @@
 upkeep.py          the loop that runs the jobs of a log; job.py is what the four jobs share
 retention.py       drops whole segments by age and size
 compaction.py      which partitions are compacted, and when; compaction_pass.py compacts one
-marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py removes those of one partition
+marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py handles one partition
 prefix_removal.py  DeleteRecords: removes what is before an offset
 segment_rewrite.py the rewrite of one segment that compaction and removal share
 summaries.py       writes what the headers of a closed segment contain

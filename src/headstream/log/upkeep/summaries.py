@@ -33,7 +33,7 @@ _NEVER_US: Final = 1 << 63
 
 @dataclass(slots=True)
 class _Known:
-    """What a partition's last complete round saw, what has a summary, and when failed segments are tried again."""
+    """State of a partition: its last complete round, segments with a summary, and times of retries."""
 
     changed: int | None = None
     names: tuple[str, ...] = ()

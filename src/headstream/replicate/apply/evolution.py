@@ -16,7 +16,7 @@ answers each such change. And what must the target do to hold a schema's rows (p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -48,15 +48,11 @@ class Evolution:
     widened: dict[str, str]
 
 
-def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()) -> Evolution:
+def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
     """Return what makes a table able to hold rows of a schema.
 
     A column the table lacks is added (null in old rows), a column the schema lacks stays, a type that grew is widened,
     and rows of an older, narrower schema fit unchanged.
-
-    Args:
-        keys: The table's key columns. A DATE of them does not become a timestamp: the keys of deleted and moved rows that are
-            remembered beside the table are compared as values, and a date is equal to no timestamp.
     """
     added, widened = {}, {}
     for name, wanted in schema.items():
@@ -64,10 +60,9 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Se
         if present is None:
             added[name] = wanted
         elif not _holds(present, wanted):
-            if not _holds(wanted, present) or (name in keys and present == "DATE"):
-                why = "it is part of the key" if _holds(wanted, present) else "neither holds the other"
+            if not _holds(wanted, present):
                 raise SchemaError(
-                    f"column {name!r} is {present} in the table and {wanted} in the schema, and {why}",
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither holds the other",
                     advice="Load the table again into an empty directory",
                 )
             widened[name] = wanted
@@ -141,27 +136,27 @@ def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
     if before.keys != after.keys:
         was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))
         found.append(Difference("on_key_changed", f"the primary key was {was} and is now {now}"))
-    gone = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
-    respelled = {name.lower(): name for name in gone.values()}
+    dropped = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
+    respelled = {name.lower(): name for name in dropped.values()}
     for name, column in after.columns.items():
         was_column = before.columns.get(name)
         if was_column is not None:
             found += _compare_columns(name, was_column, column)
             continue
         was_spelled = respelled.get(name.lower())
-        if was_spelled is not None and before.columns[was_spelled].ordinal in gone:
+        if was_spelled is not None and before.columns[was_spelled].ordinal in dropped:
             was_column = before.columns[was_spelled]
-            del gone[was_column.ordinal]
+            del dropped[was_column.ordinal]
             found.append(Difference("on_column_renamed", f"column {was_spelled!r} is now {name!r}"))
             found += _compare_columns(name, was_column, column)
             continue
-        old_name = gone.get(column.ordinal)
+        old_name = dropped.get(column.ordinal)
         if old_name is not None and before.columns[old_name].kind == column.kind:
-            del gone[column.ordinal]
+            del dropped[column.ordinal]
             found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
         else:
             found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
-    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in gone.values()]
+    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in dropped.values()]
     return found
 
 

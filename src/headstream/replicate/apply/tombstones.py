@@ -57,7 +57,7 @@ class Tombstones(UnitMemory):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             else:
                 self._widen(deletes.schema)
-            place = str(self._path) if self._table is None else self._table
+            place: str | DeltaTable = str(self._path) if self._table is None else self._table
             write_deltalake(place, deletes, mode="append", commit_properties=self._commit_properties())
             self._table = self._table or DeltaTable(str(self._path))
         self._highest = max(self._highest, pc.max(deletes["_hs_sequence"]).as_py())

@@ -1,4 +1,4 @@
-"""What is remembered of a table before a merge that may fail: it is taken back unless the merge's commit was made.
+"""Rows that are stored about a table before a merge that may fail, and removed again unless the merge's commit was made.
 
 Deletions (tombstones.py) and changes of connected keys (key_log.py) are appended to small Delta tables of the checkpoint before
 the merge that brings them. A merge of other changes that read them earlier than that commit would show a part of its
@@ -94,7 +94,7 @@ class RememberedTable(MergedTable):
 
 
 def take_back(table: DeltaTable, unit: Unit) -> None:
-    """Undo the newest commits of a table, all those of a unit."""
+    """Undo the newest commits of a table, all of one unit."""
     before = next((entry["version"] for entry in table.history() if _unit_of(entry) != unit), None)
     if before is None:
         table.delete()

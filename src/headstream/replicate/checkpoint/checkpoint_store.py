@@ -1,8 +1,8 @@
 """Stores of a pipeline's checkpoint, so that it outlives the machine: a directory, or commits to an object store.
 
 In an object store the checkpoint is a log of records (store_objects.py), and the run has a working copy of it in a directory of
-this machine: the ledger, the own log, the zone, the deletions and Spark's offsets, as a checkpoint in a directory has them. What
-tables rely on is in the store before the table's commit:
+this machine: the ledger, the own log, the schemas, the deletions and Spark's offsets, as a checkpoint in a directory has them.
+The data that a table's commit relies on is in the store before the commit:
 
     save()      before a unit is merged: all of the working copy
     publish()   before a table's commit: the table's deletions, and its rejected changes

@@ -43,7 +43,7 @@ _Stamp = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Known:
-    """What the last record has of a file: its size, a stamp that changes with it, and of databases the pages' digests."""
+    """A file as of the last record: its size, a stamp that changes with it, and of databases the pages' digests."""
 
     size: int
     stamp: _Stamp | None
@@ -256,7 +256,7 @@ def _list(directory: Path) -> tuple[list[str], list[str]]:
 
 
 def _is_kept(name: str) -> bool:
-    if name.startswith("."):  # temporary files of Spark and of the zone, and Hadoop's checksums, which are not needed
+    if name.startswith("."):  # temporary files of Spark and of the schema store, and Hadoop's checksums, which are not needed
         return name == _ZONE_MARK
     return not name.endswith(_LEFT_OUT)
 

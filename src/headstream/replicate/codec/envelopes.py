@@ -217,7 +217,7 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
             in Arrow.
 
     Returns:
-        What each message is, and where its parts are. Of a JSON message the payload is all of it, of registry
+        The kind of each message, and the positions of its parts. Of a JSON message the payload is all of it, of registry
         framing what comes after its 5 bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the driver knows of changes that stay where they were decoded: their number, their order, and what full loads follow from.
+"""Statistics by which the driver handles changes that stay where they were decoded: number, order, and times of full loads.
 
 The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
 
@@ -85,7 +85,7 @@ class StoredChanges(Protocol):
         """Leave further changes (COORDINATE_COLUMNS, also of other schemas) out of what the other methods return."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or those of them that are wanted."""
+        """Return CHANGE_COORDINATES of the changes, or of the wanted ones."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:

@@ -146,7 +146,7 @@ def collapse(
 
 
 def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:
-    """Split rows into those of keys that need only the last change, and those of keys with a marked row."""
+    """Split rows by key: keys that need only the last change, and keys with a marked row."""
     moved, deletes = rows["_hs_moved"], rows["_hs_delete"]
     deleted_after = soft and pc.any(deletes).as_py() and not pc.all(deletes).as_py()
     if not deleted_after and not pc.any(marks).as_py():

@@ -18,6 +18,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec.avro.plan import ColumnBuffers, ColumnPlan
 from headstream.replicate.codec.avro.schema import MAX_PRECISION
 from headstream.replicate.codec.avro.values import TABLE_PRECISION
+from headstream.replicate.columns.changes import OLD_PREFIX
 
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
@@ -77,10 +78,11 @@ def arrow_type(spark_type: str) -> pa.DataType:
 
 
 def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """Cast changes of an older, narrower schema to the types of a table's columns."""
-    fields = [
-        pa.field(field.name, arrow_type(columns[field.name]) if field.name in columns else field.type) for field in changes.schema
-    ]
+    """Cast changes of an older, narrower schema to the types of a table's columns, keys before a change of key included."""
+    fields = []
+    for field in changes.schema:
+        kind = columns.get(field.name.removeprefix(OLD_PREFIX))
+        fields.append(pa.field(field.name, field.type if kind is None else arrow_type(kind)))
     return changes.cast(pa.schema(fields))
 
 

@@ -56,7 +56,7 @@ _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
 class TableNotice(NamedTuple):
-    """What a message says of a whole target: `truncated` up to a change sequence, or it has the first or last row of a load.
+    """An event of a whole target: `truncated` up to a change sequence, or it has the first or last row of a load.
 
     Args:
         kind: `truncated`, `load` (the first row) or `loaded` (the last one).
@@ -257,7 +257,7 @@ class Loads:
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
     def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
-        """Return the sequences with those of late changes below the first load that began after they were logged."""
+        """Return the sequences, with late changes placed below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
             begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load

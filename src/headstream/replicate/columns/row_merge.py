@@ -11,7 +11,7 @@ and the result does not depend on the order of changes, on their micro-batches, 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
     an insert           writes every column (a full load's row too), those that its schema does not have with null
-    an update           writes the columns that it carries, at most those of its schema: columns dropped at the source remain
+    an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
 Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the other
 changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.
@@ -265,11 +265,11 @@ class _Place:
 
     def depart(self, sequence: str) -> _KeyHolder | None:
         """Remove and return the row that has been here longest; rows that arrived after it in the same unit remain."""
-        gone = self.holders.pop(0) if self.holders else None
-        if gone is not None:
-            self.last = gone.row
+        departed = self.holders.pop(0) if self.holders else None
+        if departed is not None:
+            self.last = departed.row
         self.deletion = max(self.deletion, self.holders[0].inserted) if self.holders else sequence
-        return gone
+        return departed
 
     def arrive(self, arrived: _KeyHolder) -> KnownRow:
         """Add a row and return its columns; if the same change brought it before, those that were known then are among them."""
@@ -310,11 +310,13 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
             assert event.before is not None, "a move has the key before it"
             origin = places.setdefault(event.before, _Place())
             origin.enter(event.unit)
-            gone = origin.depart(event.sequence)
-            if gone is None or (gone.moved and gone.unit == event.unit and event.sequence < known_from.get(event.before, "")):
+            departed = origin.depart(event.sequence)
+            if departed is None or (
+                departed.moved and departed.unit == event.unit and event.sequence < known_from.get(event.before, "")
+            ):
                 row = event.row
             else:
-                row = gone.row.moved(event.sequence).join(event.row)
+                row = departed.row.moved(event.sequence).join(event.row)
             row = place.arrive(_KeyHolder(row, event.sequence, event.sequence, event.unit, moved=True))
             if incomplete is not None and row.base.version == ABSENT_VERSION:
                 incomplete.append((event, row))

@@ -36,7 +36,7 @@ Range: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class Found:
-    """What was found.
+    """The findings.
 
     Args:
         keys: The keys of differing rows, as columns.

@@ -17,10 +17,10 @@ from headstream.replicate.compare.comparison import CompareSettings, PipelinePro
 from headstream.replicate.compare.repair import newest_sequence
 from headstream.replicate.compare.source_database import JdbcAccess, SourceDatabase
 from headstream.replicate.parked.ledger import Ledger
-from headstream.replicate.run.report import find_zone
+from headstream.replicate.run.report import find_schema_store
 from headstream.replicate.run.status import read_status
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
-from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.table_places import place_table
@@ -34,7 +34,7 @@ class Compared:
     schema: TableSchema
 
 
-def find_schemas(zone: SchemaZone, rules: TableRules, chosen: tuple[str, ...] = ()) -> list[TableSchema]:
+def find_schemas(schema_store: SchemaStore, rules: TableRules, chosen: tuple[str, ...] = ()) -> list[TableSchema]:
     """Return the newest schema of each source table that has a target.
 
     Args:
@@ -44,9 +44,9 @@ def find_schemas(zone: SchemaZone, rules: TableRules, chosen: tuple[str, ...] = 
         InvalidInputError: a chosen target is unknown.
         SchemaError: a schema cannot be used.
     """
-    zone.scan()
+    schema_store.scan()
     found: dict[str, TableSchema] = {}
-    for (name, table), history in sorted(zone.tables().items()):
+    for (name, table), history in sorted(schema_store.tables().items()):
         if rules.wants(name, table):
             newest, *earlier = [entry.metadata for entry in reversed(history)]
             schema = table_schema(newest, rules.settings_of(name, table), earlier=earlier[::-1], avro=False)
@@ -83,8 +83,8 @@ def compare_tables(
     own.conf.set("spark.sql.session.timeZone", "UTC")
     database, progress, settings = SourceDatabase(own, access), PipelineProgress(read), settings or CompareSettings()
     with closing(Ledger(read() / "ledger.sqlite", read_only=True)) as ledger:
-        zone = SchemaZone(find_zone(read(), read_status(ledger, 0)["zone"]))
-    for schema in find_schemas(zone, rules, chosen):
+        schema_store = SchemaStore(find_schema_store(read(), read_status(ledger, 0)["zone"]))
+    for schema in find_schemas(schema_store, rules, chosen):
         lineage, name = schema.metadata.lineage, ".".join(schema.table)
         result = TableResult(name, ".".join(filter(None, (lineage.schema, lineage.table))))
         try:

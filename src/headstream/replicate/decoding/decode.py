@@ -1,6 +1,6 @@
 """One pass over a batch of raw messages: routed on the envelope's bytes, decoded by schema, every row accounted for (decoded.py).
 
-The same code runs on Spark's executors and in the driver; the zone is read from its directory on both sides.
+The same code runs on Spark's executors and in the driver; the schema store is read from its directory on both sides.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_r
 from headstream.replicate.schemas.registry import RegistrySchemas, frame_by_headers, framed_ids
 from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Missing, SchemaCatalog, Unwanted
+from headstream.replicate.schemas.schema_objects import copy_directory
+from headstream.replicate.schemas.schema_store import SchemaStore, check_schema_store
 from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.schemas.zone import SchemaZone, check_zone
-from headstream.replicate.schemas.zone_objects import copy_directory
 from headstream.replicate.storage.places import StorePlace
 
 # Trace contexts of a column of messages' headers.
@@ -57,36 +57,36 @@ _GATHERED_BYTES: Final = 32 << 20
 """Most rows and bytes that are decoded at a time; a larger single batch is not split."""
 
 
-def open_zone(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaZone:
+def open_schema_store(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaStore:
     """Open a schema store that fetches missing schemas from the pipeline's schema registry, if it has one.
 
     Args:
-        directory: The zone's directory, or that of its copy.
+        directory: The schema store's directory, or its copy's.
         options: The configuration for decoding.
-        place: The zone's URI, if any.
+        place: The schema store's URI, if any.
     """
-    return SchemaZone(directory, None if options.registry is None else RegistrySchemas(options.registry), place)
+    return SchemaStore(directory, None if options.registry is None else RegistrySchemas(options.registry), place)
 
 
 class Decoder:
-    """Decodes raw messages by the schemas of a zone.
+    """Decodes raw messages by the schemas of a schema store.
 
     Args:
-        zone: The schema store; read again for every id not found so far.
+        schema_store: The schema store; read again for every id not found so far.
         options: Tables, their settings, and the forms of messages.
 
     Attributes:
-        zone: The schema store.
+        schema_store: The schema store.
         orders: The byte orders of masks.
     """
 
-    def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
+    def __init__(self, schema_store: SchemaStore, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
-        self._catalog = SchemaCatalog(zone, self._options)
+        self._catalog = SchemaCatalog(schema_store, self._options)
         registry = self._options.registry
         self._registry = None if registry is None else RegistryClient(registry)
-        self.orders = MaskOrders(zone.directory, zone.place)
-        self.zone, self._reported_schemas = zone, set[str]()
+        self.orders = MaskOrders(schema_store.directory, schema_store.place)
+        self.schema_store, self._reported_schemas = schema_store, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Decode a batch of raw messages; a message's content never makes it raise.
@@ -138,7 +138,7 @@ class Decoder:
         parts.append(Decoded(unwanted=json.unwanted, events=json.events, findings=json.findings))
         named |= waiting | json.waiting | json.named
         if len(debezium):
-            found = decode_debezium_rows(raw, debezium, self.zone, self._catalog, self._options)
+            found = decode_debezium_rows(raw, debezium, self.schema_store, self._catalog, self._options)
             parts += [self._changes(schema, changes) for schema, changes in found.changes]
             parts.append(Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices))
             reasons |= found.faults
@@ -187,7 +187,7 @@ class Decoder:
         """Return the schema that changes of this id were decoded by.
 
         Raises:
-            SchemaError: the zone lacks it, or none of its rows can be applied.
+            SchemaError: the schema store lacks it, or none of its rows can be applied.
         """
         schema = self._catalog.find(schema_id, avro=False)
         if isinstance(schema, SchemaError):
@@ -245,24 +245,24 @@ def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
 
 
 def decode_partitions(
-    zone: SchemaZone, options: DecodeOptions, *, with_statistics: bool = False
+    schema_store: SchemaStore, options: DecodeOptions, *, with_statistics: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs over each partition of raw messages, giving batches of decoded.DECODED_SCHEMA.
 
     Args:
-        zone: The schema store; every executor must see its directory, or its store, and checks that.
+        schema_store: The schema store; every executor must see its directory, or its store, and checks that.
         options: The configuration for decoding.
         with_statistics: As of Decoded.to_batch().
 
     Raises:
-        StorageError: the zone cannot be written to.
+        StorageError: the schema store cannot be written to.
     """
-    packed = pickle.dumps((zone.directory, zone.mark(), options, zone.resolved_place))
+    packed = pickle.dumps((schema_store.directory, schema_store.mark(), options, schema_store.resolved_place))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
-        decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
-        decoder.zone.scan()  # also those of further tables for an id that is known
+        decoder.schema_store.expire()  # the driver decodes a micro-batch again once it has stored new schemas
+        decoder.schema_store.scan()  # also those of further tables for an id that is known
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_statistics=with_statistics)
 
@@ -292,7 +292,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @functools.lru_cache(maxsize=_KEPT_DECODERS)
 def _kept_decoder(packed: bytes) -> Decoder:
-    """Return a worker's cached decoder: the schemas that it has read from the zone never change."""
+    """Return a worker's cached decoder: the schemas that it has read from the schema store never change."""
     directory, mark, options, place = pickle.loads(packed)
-    check_zone(directory, mark, place)
-    return Decoder(open_zone(directory if place is None else copy_directory(mark), options, place), options)
+    check_schema_store(directory, mark, place)
+    return Decoder(open_schema_store(directory if place is None else copy_directory(mark), options, place), options)

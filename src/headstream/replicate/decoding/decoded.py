@@ -1,4 +1,4 @@
-"""What decoding makes of raw messages, and the rows in which executors send it to the driver.
+"""The result of decoding raw messages, and the rows in which executors send it to the driver.
 
 A message ends in one of six categories:
 
@@ -55,7 +55,7 @@ class Decoded:
         findings: Warning for the user -> number of messages concerned.
         times: Log times of all messages by partition, in the order in which they were read.
         contexts: Trace contexts of sampled messages, if requested.
-        notices: What messages say of whole targets.
+        notices: Events of whole targets.
     """
 
     metadata: Sequence[pa.RecordBatch] = ()

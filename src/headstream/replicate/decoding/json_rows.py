@@ -7,6 +7,7 @@ the schema of the table that has its columns (SchemaCatalog.find_versions()), an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -22,8 +23,8 @@ from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
+from headstream.replicate.schemas.schema_store import table_id
 from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.schemas.zone import table_id
 
 _Message: TypeAlias = tuple[int, Envelope, Change]
 """Row of the raw batch, its envelope and its change."""
@@ -65,6 +66,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
     result = JsonRows()
     groups: dict[tuple[str | tuple[str, str], str | None, str | None], list[_Message]] = {}
     payloads, topics = raw.column("payload"), raw.column("topic")
+    needs_topic = functools.cache(catalog.needs_topic)  # which lists the files of a zone without schemas
     for row in rows:
         try:
             envelope = decode_envelope(payloads[row].as_py(), options.format)
@@ -73,7 +75,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
                 continue
             topic = topics[row].as_py()
             named = _schema_named(envelope, topic, options)
-            place = topic if isinstance(named[0], str) and catalog.needs_topic(named[0]) else None
+            place = topic if isinstance(named[0], str) and needs_topic(named[0]) else None
             groups.setdefault((*named, place), []).append((row, envelope, decode_data(envelope, None)))
         except (DecodeError, SchemaError) as error:
             result.faults[row] = str(error)

@@ -8,8 +8,8 @@ The format excludes the first two, so one row that contradicts just one order in
 differ for other reasons than its change mask, so change masks decide by two changes, and only if each mask names exactly the
 columns that differ, in one order, and contradicts the other. NaN equals NaN, and -0.0 equals 0.0, as in the source.
 
-The order of a task is in a file or object of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read;
-`<task>.evidence` beside it has what decided, as JSON, for people.
+The order of a task is in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
+processes read; `<task>.evidence` beside it has the reason for the decision, as JSON.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ class MaskOrders:
     """The decided byte orders, in a directory of the schema store, or in its object store.
 
     Args:
-        zone: The zone's directory, or that of its copy.
-        place: The zone's URI, if it is in an object store.
+        schema_store: The schema store's directory, or its copy's.
+        place: The schema store's URI, if it is in an object store.
         clock_s: The time, seconds.
     """
 
-    def __init__(self, zone: Path, place: StorePlace | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._directory = zone / _DIRECTORY
+    def __init__(
+        self, schema_store: Path, place: StorePlace | None = None, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory = schema_store / _DIRECTORY
         self._place = None if place is None else place / _DIRECTORY
         self._clock_s = clock_s
         self._known: dict[tuple[str, str], Order] = {}
@@ -88,7 +90,7 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order in the store, at most once in _ASK_EVERY_S; a zone that was a directory until now has it in a file."""
+        """Return the order in the store, read at most once in _ASK_EVERY_S; a store that was a directory has it in a file."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None
@@ -193,7 +195,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
     Args:
         masks: Column or change masks.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     found: RowMarks = np.zeros(len(masks), np.bool_)
     full = _full(ordinals)
@@ -211,7 +213,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
     Args:
         masks: A mask a row; null is ignored.
         claims: Returns the values of columns; called if a mask omits a column.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     found: RowMarks = np.zeros(len(masks), np.bool_)
     full = _full(ordinals)
@@ -261,7 +263,7 @@ def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: fro
     Args:
         masks: Column masks; null and empty ones mean every column.
         absent: Ordinals of the columns to take out.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     if not absent:
         return masks

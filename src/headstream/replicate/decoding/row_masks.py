@@ -86,7 +86,7 @@ def settle_masks(
 
 
 def _shows_order(masks: pa.BinaryArray) -> bool:
-    """Return whether a mask means other columns in the other order: those of tables with at most eight columns never do."""
+    """Return whether a mask means other columns in the other order; never for tables with at most eight columns."""
     return any(mask is not None and mask != mask[::-1] for mask in masks[:_JUDGED_ROWS].unique().to_pylist())
 
 

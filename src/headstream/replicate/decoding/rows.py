@@ -333,7 +333,7 @@ def _unsigned_zeros(values: pa.Array) -> pa.Array:
 def _check_partitions(
     faults: Faults, source_rows: RowNumbers, name: str, values: pa.Array, keys: Collection[str], operations: pa.Array
 ) -> pa.Array:
-    """Reject rows that no partition can have; return the values without those of deletions, which need only their keys."""
+    """Reject rows that no partition can have; return the values except of deletions, which need only their keys."""
     unusable = find_unusable(name, values)
     if not unusable:
         return values

@@ -1,6 +1,6 @@
 """Transaction events: a change's transaction, its number in it, whether it is the last. Pure; executors use it too.
 
-Every message of a task counts, also those of unselected tables: events are numbered across all tables.
+Every message of a task counts, also of unselected tables: events are numbered across all tables.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class TableLog:
         return int(pc.sum(files["num_records"]).as_py()) - int(pc.sum(nulls).as_py())
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version has needed for a time, microseconds, and those of writes cut short."""
+        """Delete files that no version has needed for a time, microseconds, and files of interrupted writes."""
         hours = -(-kept_us // _HOUR_US)
         self.refresh()  # another engine can have enabled deletion vectors
         with Translated(self.path, "the table cannot be vacuumed"):

@@ -53,7 +53,7 @@ class VectorState:
 
 
 class TableEngine(Protocol):
-    """One Delta table, read and written by one engine; every method raises StorageError if the table cannot be."""
+    """One Delta table, read and written by one engine; every method raises StorageError if reading or writing fails."""
 
     @property
     def path(self) -> Place:
@@ -97,7 +97,7 @@ class TableEngine(Protocol):
         """
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that records (app_id, version); the number of those of a frame is not counted."""
+        """Add rows in one commit that records (app_id, version); the rows of a frame are not counted."""
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         """Update the rows that match an SQL condition over the table's columns, in one commit, and return their number."""

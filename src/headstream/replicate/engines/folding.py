@@ -27,8 +27,10 @@ from headstream.replicate.storage.places import Place
 
 _DELETED_SHARE: Final = 0.2
 """Of a file's rows, from which the file is written again."""
-_MOST_VECTORS: Final = 200
-"""Files with deletion vectors, from which the table is folded without waiting for its time."""
+_MOST_FILES: Final = 200
+"""Small files and files with deletion vectors, from which the table is folded without waiting for its time."""
+_MOST_DELETED: Final = 0.5
+"""Deleted rows per row of the table, from which it is folded, too: readers skip them, and merges look at their keys."""
 _STEP_BYTES: Final = 256 << 20
 """Of the files of one commit: about five seconds of work."""
 COMPACTION_STEPS: Final = 16
@@ -38,7 +40,7 @@ _ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a fold did.
+    """The result of a fold.
 
     Args:
         commits: Number of its commits.
@@ -59,9 +61,12 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether a table has so many files with deletion vectors that it is folded at once, and files to fold."""
-    count = sum(file.vector is not None for file in snapshot.files.values())
-    return count >= _MOST_VECTORS and bool(_choose(snapshot, _STEP_BYTES))
+    """Return whether the table's small files or deleted rows have reached the number at which it is folded, and files to fold."""
+    files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
+    count = sum(file.vector is not None or file.size < least_bytes for file in files)
+    deleted = sum(file.deleted for file in files)
+    rows = sum(file.rows or 0 for file in files) - deleted
+    return (count >= _MOST_FILES or deleted > _MOST_DELETED * rows) and bool(_choose(snapshot, _STEP_BYTES))
 
 
 def fold(
@@ -138,7 +143,7 @@ def _outpaced(snapshot: LogSnapshot) -> StorageError:
 
 
 def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return the files of the next commit, those of a partition together; none if nothing is to be folded."""
+    """Return the files of the next commit, grouped by partition; no file if nothing is to be folded."""
     least_bytes = target_size(snapshot.configuration) // 2
     partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
     for file in snapshot.files.values():
@@ -179,15 +184,15 @@ def _fold(snapshot: LogSnapshot, chosen: Iterable[Sequence[DataFile]]) -> Folded
             writer = DataFileWriter(snapshot, group[0].partition_values)
             deleted = snapshot.deleted_rows(group)
             for file in group:
-                gone = deleted.get(file.path)
+                deleted_rows = deleted.get(file.path)
                 begin = 0
                 for rows in read_batches(snapshot, file):
                     stays = np.ones(rows.num_rows, np.bool_)
-                    if gone is not None:
-                        first, last = np.searchsorted(gone, [begin, begin + rows.num_rows])
-                        stays[gone[first:last].astype(np.int64) - begin] = False
+                    if deleted_rows is not None:
+                        first, last = np.searchsorted(deleted_rows, [begin, begin + rows.num_rows])
+                        stays[deleted_rows[first:last].astype(np.int64) - begin] = False
                     begin += rows.num_rows
-                    writer.write(rows if gone is None else rows.filter(pa.array(stays)))
+                    writer.write(rows if deleted_rows is None else rows.filter(pa.array(stays)))
             removed += group
             added += writer.finish()
     done = Folded(1, len(removed), len(added), sum(file.deleted for file in removed))

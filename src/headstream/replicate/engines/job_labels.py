@@ -1,4 +1,4 @@
-"""What Spark's page shows for each job of a pipeline: table, step and micro-batch, as in `SHOP.orders: merge, micro-batch 12`.
+"""Descriptions of a pipeline's jobs in Spark's web UI: table, step and micro-batch, as in `SHOP.orders: merge, micro-batch 12`.
 
 A job has the description of the thread that starts it, in Python as in the JVM. Spark sets that of the micro-batch's own
 thread, so it is restored.

@@ -39,7 +39,7 @@ def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> 
 
 
 class MappedTables(Protocol):
-    """What changes the columns of a table with column mapping."""
+    """Changes the columns of a table with column mapping."""
 
     def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         """Make an empty table from column names and Spark types."""

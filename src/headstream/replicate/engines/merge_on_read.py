@@ -152,9 +152,9 @@ class MergeOnRead:
         self, snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found], app_id: str, version: int
     ) -> RowCounts:
         merge = _merge_by_sql if plan.effect == "sql" else _merge_images
-        gone, rows, counts = merge(snapshot, plan, changes, found)
-        old = snapshot.deleted_rows(part.file for part in gone)
-        removed = {part.file.path: _joined(old.get(part.file.path), part.positions) for part in gone if len(part.positions)}
+        emptied, rows, counts = merge(snapshot, plan, changes, found)
+        old = snapshot.deleted_rows(part.file for part in emptied)
+        removed = {part.file.path: _joined(old.get(part.file.path), part.positions) for part in emptied if len(part.positions)}
         if not snapshot.has_vectors and removed:
             log_enabled(snapshot.table)
         metrics = {  # under deltalake's names
@@ -251,13 +251,13 @@ def _merge_by_sql(
         merged = table.to_pyarrow_table()
     rows = merged.filter(pc.fill_null(merged[_TOUCHED], False))
     numbers = merged[_ROW].drop_null().to_numpy()
-    is_gone = np.ones(count, np.bool_)
-    is_gone[numbers] = False
-    deleted, inserted = int(is_gone.sum()), rows[_ROW].null_count
-    is_gone[rows[_ROW].drop_null().to_numpy()] = True
+    is_deleted = np.ones(count, np.bool_)
+    is_deleted[numbers] = False
+    deleted, inserted = int(is_deleted.sum()), rows[_ROW].null_count
+    is_deleted[rows[_ROW].drop_null().to_numpy()] = True
     ends = np.cumsum([len(part.positions) for part in found])
-    gone = [part.only(is_gone[end - len(part.positions) : end]) for part, end in zip(found, ends.tolist(), strict=True)]
-    return gone, rows.select(schema.names), RowCounts(inserted, rows.num_rows - inserted, deleted)
+    removed = [part.only(is_deleted[end - len(part.positions) : end]) for part, end in zip(found, ends.tolist(), strict=True)]
+    return removed, rows.select(schema.names), RowCounts(inserted, rows.num_rows - inserted, deleted)
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -> Any:

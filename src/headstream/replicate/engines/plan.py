@@ -1,4 +1,4 @@
-"""What a merge of changes into a table is, as SQL text; pure, and the same for every engine.
+"""A merge of changes into a table as SQL text; pure, and the same for every engine.
 
 The source `s` has one row per key, the target `t` is the table. A whole image takes effect only where it is newer than the
 row, so that order, repeats and restarts do not matter; a row that was joined to what is stored (resolve.py) always does:

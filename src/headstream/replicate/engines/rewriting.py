@@ -24,7 +24,7 @@ _LEAST_COLUMNS: Final = 100
 """With fewer, a merge costs less than 0.2 CPU seconds."""
 _ROWS_PER_COLUMN: Final = 2
 """Most rows, times the number of columns: a merge's fixed cost grows with the square of that number, about 4 CPU seconds with
-1,000 columns; reading and writing that many rows of so many columns takes less than half of it."""
+1,000 columns; reading and writing 1,000 columns of these rows takes less than half of it."""
 _MOST_BYTES: Final = 16 << 20
 """Most bytes of the table's files; the rows are held in memory."""
 _FILES_ONLY: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration", "delta.checkpointInterval")
@@ -72,13 +72,13 @@ def rewritten(
     deletes = np.asarray(changes["_hs_delete"].to_numpy(), np.bool_)
     is_matched = change_of >= 0
     if DELETED in plan.update:  # deleted rows stay, marked
-        is_gone = np.zeros(stored.num_rows, np.bool_)
+        is_deleted = np.zeros(stored.num_rows, np.bool_)
     else:
-        is_gone = is_matched & np.append(deletes, False)[change_of]
+        is_deleted = is_matched & np.append(deletes, False)[change_of]
         is_new &= ~deletes
-    stays, inserted = pa.array(np.flatnonzero(~is_gone)), pa.array(np.flatnonzero(is_new))
-    source = pa.array(change_of[~is_gone], mask=~is_matched[~is_gone])
-    changed = pa.array(is_matched[~is_gone])
+    stays, inserted = pa.array(np.flatnonzero(~is_deleted)), pa.array(np.flatnonzero(is_new))
+    source = pa.array(change_of[~is_deleted], mask=~is_matched[~is_deleted])
+    changed = pa.array(is_matched[~is_deleted])
     columns = []
     for field in stored.schema:
         name = quote_name(field.name)
@@ -90,7 +90,7 @@ def rewritten(
         nothing = pa.nulls(len(inserted), field.type)
         added = nothing if value is None else take_values(changes[_source_column(value)], inserted)
         columns.append(pa.chunked_array([*_chunks(column), *_chunks(added)], field.type))
-    counts = RowCounts(len(inserted), int((is_matched & ~is_gone).sum()), int(is_gone.sum()))
+    counts = RowCounts(len(inserted), int((is_matched & ~is_deleted).sum()), int(is_deleted.sum()))
     return pa.table(columns, schema=stored.schema), counts
 
 

@@ -1,4 +1,4 @@
-"""What is used of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, time limits.
+"""Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, time limits.
 
 pyiceberg's own appends and overwrites read the footers of data files, write no position deletes, and commit a snapshot, a schema
 and the expiry of snapshots one after the other. Here they are one commit. Another version of pyiceberg can change any of it:
@@ -48,8 +48,8 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from requests import Session
 
-ANSWER_S: Final = (10.0, 60.0)
-"""How long a REST catalog may take to accept a connection, and to send the next part of an answer."""
+ANSWER_S: Final = 90.0
+"""How long a REST catalog may take to answer: longer than the end of a run waits, which so waits for one table's attempt only."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Files of one manifest: a change of one of them writes the others' entries again."""
@@ -58,11 +58,11 @@ _MOST_SMALL: Final = 20
 
 
 class _RestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose requests end: by themselves they wait for an answer for ever."""
+    """pyiceberg's REST catalog, whose requests have a time limit; pyiceberg's have none."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.request = functools.partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+        vars(session)["request"] = functools.partial(session.request, timeout=ANSWER_S)
         return session
 
 
@@ -72,7 +72,7 @@ def limit_answers() -> None:
 
 
 class FileStats(NamedTuple):
-    """What is known of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
+    """Statistics of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
 
     nulls: Mapping[int, int]
     lower: Mapping[int, bytes]
@@ -117,7 +117,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class Manifests:
-    """The manifests of one snapshot with one content, data files or position deletes, and those of the snapshot after it.
+    """The manifests of one snapshot with one content, data files or position deletes, and the manifests of the snapshot after it.
 
     Args:
         paths: Path of a manifest -> paths of its live files; the others are read.

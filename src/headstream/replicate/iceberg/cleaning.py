@@ -16,7 +16,7 @@ from headstream.replicate.storage.delta_places import delta_options
 from headstream.replicate.storage.places import Place
 
 _LEAST_AGE_S: Final = 3600.0
-"""Younger files can be those of a commit under way, or of a reader that has just begun."""
+"""Younger files can belong to a commit under way, or of a reader that has just begun."""
 
 
 class Cleaning:

@@ -7,10 +7,8 @@ should have follow from Delta's log alone, and those that it has are compared by
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -71,7 +69,7 @@ def _digest(file: DataFile) -> str:
 
 def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: DataFile) -> IcebergFile:
     """Return a data file by Delta's log; the file is read if the log has no number of rows."""
-    stats = json.loads(file.action.get("stats") or "{}", parse_float=Decimal) or {}
+    stats = file.stats
     rows = stats.get("numRecords")
     if rows is None:
         rows = open_parquet(log, file).metadata.num_rows

@@ -48,7 +48,7 @@ class Difference(NamedTuple):
     Args:
         delta_version: The newest Delta version; None if it cannot be read.
         iceberg_version: The Delta version of the Iceberg table's snapshot; None for none.
-        missing: Files that the snapshot lacks, those of position deletes too.
+        missing: Files that the snapshot lacks, position deletes too.
         surplus: Files that it should not have.
         delta_rows: Rows by Delta's statistics; None where those do not say.
         iceberg_rows: Rows by Iceberg's.

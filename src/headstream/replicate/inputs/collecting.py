@@ -72,7 +72,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class SourceFault(NamedTuple):
-    """What happened to a source's messages, and the ways on."""
+    """A loss in a source's messages, and the ways to continue."""
 
     what: str
     advice: str

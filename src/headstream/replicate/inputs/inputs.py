@@ -29,7 +29,7 @@ from headstream.replicate.columns.raw import SOURCE_COLUMNS
 from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA
 from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
 from headstream.replicate.inputs.collecting import collect
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.settings.config import ReplicateConfig, is_kafka
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
@@ -258,8 +258,8 @@ def _headers(frame: DataFrame) -> Column:
     return empty
 
 
-def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int:
-    """Put the schemas of a directory or URI into a zone; return how many are new.
+def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: int) -> int:
+    """Put the schemas of a directory or URI into a schema store; return how many are new.
 
     `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
     message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
@@ -274,8 +274,8 @@ def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int
     count = 0
     for number, (path, content) in enumerate(_read_declared(directory), start=1):
         try:
-            entry = ZoneEntry(_declared(path, content, number), now_us, str(directory / path.name), 0, number)
-            count += zone.add(entry)
+            entry = StoredSchema(_declared(path, content, number), now_us, str(directory / path.name), 0, number)
+            count += schema_store.add(entry)
         except (DecodeError, SchemaError, UnicodeDecodeError) as error:
             raise SchemaError(
                 f"not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"

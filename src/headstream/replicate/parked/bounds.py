@@ -19,7 +19,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class DeadRates:
-    """The share of the newest messages that can never be a change: of each table, and of each topic for those of no table.
+    """The share of the newest messages that can never be a change: of each table, and of each topic for messages without a table.
 
     Args:
         share: The largest allowed share, 0 to 1.

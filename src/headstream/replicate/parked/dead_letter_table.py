@@ -36,7 +36,7 @@ class DeadLetterTable:
 
     @property
     def description(self) -> str:
-        """What it is, for messages."""
+        """The name of this copy in messages."""
         return "the table of the dead letter"
 
     @property

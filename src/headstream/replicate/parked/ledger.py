@@ -19,7 +19,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -195,10 +195,13 @@ class Ledger:
         """Return the parked batches that a micro-batch has set aside, in any state."""
         return self._select("batch = ?", (batch,))
 
-    def forget_done(self) -> None:
-        """Drop parked batches that are done; those of a micro-batch are retained until the next one begins."""
+    def forget_done(self, retained: Collection[int] = ()) -> None:
+        """Drop parked batches that are done, except of the retained micro-batches, whose successor has not begun."""
+        places = ", ".join("?" * len(retained))
         with self.transaction() as connection:
-            connection.execute("DELETE FROM parcels WHERE state = 'done'")
+            connection.execute(
+                f"DELETE FROM parcels WHERE state = 'done' AND COALESCE(batch, -1) NOT IN ({places})", tuple(retained)
+            )
 
     def counts(self) -> dict[str, int]:
         """Return how many messages are in each state."""
@@ -300,7 +303,7 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
+            again: Batches parked again: batches of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
         """
         parked_batches = list(again)

@@ -63,7 +63,7 @@ def write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def bring_up(connection: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or migrate those of an older version.
+    """Create the tables, or migrate an older version's.
 
     Raises:
         LogVersionError: a newer Headstream created it.

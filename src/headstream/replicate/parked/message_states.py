@@ -39,7 +39,7 @@ class MessageStates:
         return _RELEASED if parked_batch is None else parked_batch.state
 
     def choose(self, messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-        """Yield those of some messages of the topic that can be redriven and discarded: dead and delayed ones."""
+        """Yield the messages that can be redriven and discarded: dead and delayed ones of the topic."""
         return (message for message in messages if self.state_of(message.offset) in REDRIVEN_STATES)
 
     def _find(self, offset: int) -> ParkedBatch | None:

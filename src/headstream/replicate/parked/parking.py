@@ -149,7 +149,7 @@ class ParkingLot:
         """Begin a micro-batch; in a rerun after a crash, return the coordinates of the messages that its first run set aside."""
         self._batch = batch_id
         if self._ledger.mark("batch") != str(batch_id):
-            self._ledger.forget_done()
+            self._ledger.forget_done(self._read_again()[1])
             self._ledger.set_mark("batch", str(batch_id))
             return None
         parts = [
@@ -159,13 +159,29 @@ class ParkingLot:
         ]
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
-    def newest_parked(self) -> pa.Table:
-        """Return the messages that the newest micro-batch set aside, without bytes: COORDINATE_COLUMNS, timestamp_us."""
+    def note_read_again(self, now_us: int) -> None:
+        """Note durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        newest = int(self._ledger.mark("batch") or -1)
+        self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
+
+    def forget_read_again(self) -> None:
+        """Forget what note_read_again() has noted: another micro-batch is finished that has read all of these messages."""
+        self._ledger.set_mark("read_again", "")
+
+    def find_read_again(self) -> tuple[int, pa.Table] | None:
+        """Return until when messages that are read again were logged, and those that were set aside; None if none are.
+
+        These are without bytes: COORDINATE_COLUMNS, timestamp_us.
+        """
+        until_us, batches = self._read_again()
         names = [*COORDINATE_COLUMNS, "timestamp_us"]
-        parked_batches = self._ledger.parked_batches_of(int(self._ledger.mark("batch") or -1))
-        return pa.concat_tables(
-            [_NO_MESSAGES.select(names), *(m.select(names) for each in parked_batches for m in self._read(each))]
-        )
+        parked = [each for batch in batches for each in self._ledger.parked_batches_of(batch)]
+        found = [_NO_MESSAGES.select(names), *(m.select(names) for each in parked for m in self._read(each))]
+        return (until_us, pa.concat_tables(found)) if batches else None
+
+    def _read_again(self) -> tuple[int, list[int]]:
+        until_us, batches = json.loads(self._ledger.mark("read_again") or "[0, []]")
+        return until_us, batches
 
     def end_batch(self) -> None:
         """End the micro-batch: messages set aside from here on are not attributed to it."""

@@ -40,7 +40,7 @@ class TopicCopy:
 
     @property
     def description(self) -> str:
-        """What it is, for messages."""
+        """The name of this copy in messages."""
         return f"the copy of {self._topic} at {self._target.place}"
 
     @property

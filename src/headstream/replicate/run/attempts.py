@@ -21,7 +21,7 @@ class Attempts(Generic[K]):
     """Tries each request, and again after a pause if it has failed.
 
     Args:
-        failure: What the log says of a failure: `a table is not registered`.
+        failure: Text of the log line of a failure: `a table is not registered`.
         first_pause_s: Seconds between two attempts, doubled after each one without success; None for five.
 
     Attributes:

@@ -50,7 +50,7 @@ class BetweenBatches:
         return bool(requests)
 
     def _reload(self, request: Request) -> dict[str, Any]:
-        """Begin or end the load of a table; return the outcome. Repeating it after a crash changes nothing."""
+        """Begin or end the load of a table; return the outcome. A request can be repeated after a crash."""
         schema, name = request.arguments["table"]
         refused = None
         if (schema, name) not in self._context.tables.names():

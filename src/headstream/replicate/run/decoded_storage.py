@@ -65,7 +65,7 @@ def store_decoded(
 
     Args:
         read: Gets rows into the driver.
-        store_schemas: Puts the schemas of metadata messages into the zone.
+        store_schemas: Puts the schemas of metadata messages into the schema store.
     """
     stored = StoredBatch(session, rows, read)
 

@@ -1,4 +1,4 @@
-"""REFRESH rows that wait until everything logged before them has been read, see loads.py.
+"""REFRESH rows that wait until all earlier messages of the log have been read; see loads.py.
 
     read     the log time before which all partitions have been read, according to the pipeline's planning
     until    the same, but at most the log time of the first message that waits for its schema, which can be of any table: for

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from headstream.metrics.families import limit_series
 
 _PREFIX: Final = "headstream_replicate_"
-_OTHERS: Final = "others"
+_REMAINING: Final = "others"
 """The value of `table` of those beyond the limit."""
 
 _OPERATIONS: Final = ("inserted", "updated", "deleted")
@@ -77,7 +77,7 @@ def _rows_of(tables: Mapping[str, Mapping[str, int]]) -> Metric:
     rows = CounterMetricFamily(f"{_PREFIX}rows", "Rows that merges inserted, updated and deleted.", labels=["table", "operation"])
     for operation in _OPERATIONS:
         series = [((name, operation), float(counts[operation])) for name, counts in sorted(tables.items())]
-        for labels, value in limit_series(series, (_OTHERS, operation)):
+        for labels, value in limit_series(series, (_REMAINING, operation)):
             rows.add_metric(labels, value)
     return rows
 
@@ -86,7 +86,7 @@ def _of_tables(name: str, text: str, values: Mapping[str, float]) -> Metric:
     """Return a gauge of the tables with the largest values, and the largest value of the others."""
     family = GaugeMetricFamily(_PREFIX + name, text, labels=["table"])
     series = [((table,), float(value)) for table, value in sorted(values.items(), key=lambda each: (-each[1], each[0]))]
-    for labels, value in limit_series(series, (_OTHERS,), max):
+    for labels, value in limit_series(series, (_REMAINING,), max):
         family.add_metric(labels, value)
     return family
 

@@ -90,6 +90,7 @@ class IcebergMirrors:
         self._attempts = Attempts(self._sync, "an Iceberg table is not up to date", "headstream-iceberg", first_pause_s)
         self._states: dict[Table, _State] = {}
         self._mirrors: dict[Table, TableMirror] = {}
+        self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
         """Bring tables up to date soon; returns at once. Those that the settings do not choose are skipped."""
@@ -104,7 +105,8 @@ class IcebergMirrors:
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
         """Return whether the snapshots that need files which vacuum removes have expired; `wait` for an attempt, for a minute.
 
-        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not.
+        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not. One that has not answered
+        within that minute is not waited for again.
         """
         if self._opener.identify(table) is None:
             return True
@@ -115,8 +117,9 @@ class IcebergMirrors:
                 state.vacuum_us = self._now_us()
                 self._attempts.ask([table])
             asked_us = state.vacuum_us
-            if wait:
-                changed.wait_for(lambda: state.synced_us >= asked_us or table in self._attempts.reasons, ATTEMPT_S)
+            if wait and not self._is_silent:
+                is_tried = changed.wait_for(lambda: state.synced_us >= asked_us or table in self._attempts.reasons, ATTEMPT_S)
+                self._is_silent = not is_tried
             if state.synced_us < asked_us:
                 return False
             state.vacuum_us = None
@@ -159,6 +162,6 @@ class IcebergMirrors:
             state = self._states[table]
             if refused is not None and refused != state.refused:
                 _LOGGER.warning("%s.%s has no Iceberg table: %s", *table, refused)
-            state.refused, state.synced_us = refused, began_us
+            state.refused, state.synced_us, self._is_silent = refused, began_us, False
             if refused is None:
                 state.version, state.since_us = version, state.offered_us if state.offered_us > began_us else None

@@ -35,7 +35,7 @@ from headstream.replicate.checkpoint.driver_lock import DriverLock
 from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
-from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_schema_store
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
@@ -240,8 +240,8 @@ class ReplicatePipeline:
         self._checkpoint_store, config = open_checkpoint_store(config, self._now_us)
         self._config = config
         self._decoding = DecodeOptions.of(config)
-        self._zone = open_zone(config.zone_directory, self._decoding, config.zone_place)
-        self._decoder = Decoder(self._zone, self._decoding)
+        self._schema_store = open_schema_store(config.schemas_directory, self._decoding, config.schemas_place)
+        self._decoder = Decoder(self._schema_store, self._decoding)
         self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
         self._noted_us = self._kept_us = self._idle_us = 0
@@ -251,7 +251,7 @@ class ReplicatePipeline:
         engines = Engines(spark, config.merge_settings)
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
-        self._catalog = CatalogTables(spark, config, self._zone)
+        self._catalog = CatalogTables(spark, config, self._schema_store)
         self._iceberg = None if config.iceberg is None else IcebergMirrors(config, self._now_us)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)
@@ -261,7 +261,7 @@ class ReplicatePipeline:
         )
         context = PipelineContext(
             config,
-            self._zone,
+            self._schema_store,
             self._decoder,
             self._ledger,
             self._tables,
@@ -289,8 +289,8 @@ class ReplicatePipeline:
             if self._source is None:
                 check_topics(self._config)
             check_stores(self._config.table_places)
-            self._zone.scan()
-            self._catalog.follow_zone()
+            self._schema_store.scan()
+            self._catalog.follow_schemas()
             self._catalog.offer(self._tables.names())
             if self._iceberg is not None:
                 self._iceberg.offer(self._tables.names())
@@ -421,8 +421,8 @@ class ReplicatePipeline:
 
     def _start(self) -> Any:
         if self._config.schemas is not None:
-            add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding, with_statistics=self._store_session is not None)
+            add_declared_schemas(self._schema_store, self._config.schemas, self._now_us())
+        decode = decode_partitions(self._schema_store, self._decoding, with_statistics=self._store_session is not None)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -521,22 +521,22 @@ class ReplicatePipeline:
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
         self._summary.read_until_us = max(self._idle_us, self._processor.read_until_us)
-        if self._zone.scan() != self._schema_count:
-            self._schema_count = self._zone.scan()
-            note_targets(self._ledger, self._zone, self._config.rules)
-            self._catalog.follow_zone()
+        if self._schema_store.scan() != self._schema_count:
+            self._schema_count = self._schema_store.scan()
+            note_targets(self._ledger, self._schema_store, self._config.rules)
+            self._catalog.follow_schemas()
         self._catalog.offer(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._checkpoint_store, LocalCheckpointStore) else HEARTBEAT_US + _KEEP_EVERY_US
         catalog, iceberg = self._catalog.status(), None
         if self._iceberg is not None:
             self._iceberg.offer(self._tables.take_touched())
             iceberg = self._iceberg.status()
-        orders = describe_orders(self._decoder.orders, self._zone)
+        orders = describe_orders(self._decoder.orders, self._schema_store)
         note_status(
             self._ledger,
             state,
             self._summary,
-            self._zone.directory,
+            self._schema_store.directory,
             self._noted_us,
             heartbeat_us,
             catalog,

@@ -1,12 +1,14 @@
 """The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
 
-Every step can be interrupted by a crash and repeated: the zone, the ledger and each table's own log of applied units record the
-finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
+Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's own log of applied units
+record the finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pyarrow as pa
 
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decoded import Decoded
@@ -37,8 +39,10 @@ class Processor:
         self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        # An unfinished micro-batch is read again, under another number.
-        self._left = self.parking.newest_parked() if config.accept_recreated else None
+        if config.accept_recreated:  # an unfinished micro-batch is read again, under another number, by this run or a later one
+            self.parking.note_read_again(self._now_us())
+        self._read_again = self.parking.find_read_again()
+        self._last_again: int | None = None
         self.health = TableHealth(ledger)
         self._schemas = SchemaStorage(context)
         self._stops = StoppedTables(context, self.health)
@@ -60,7 +64,7 @@ class Processor:
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Put the schemas of a micro-batch into the zone before it is processed: it may have to be decoded again."""
+        """Put the schemas of a micro-batch into the schema store before it is processed: it may have to be decoded again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
@@ -77,11 +81,9 @@ class Processor:
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
-        before = self.parking.begin_batch(batch_id)
-        if before is None and self._left is not None:
-            before = find_parked(decoded, self._left, find_raw)
+        before = self._find_before(decoded, find_raw, batch_id, read_until_us)
         is_rerun = before is not None
-        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._left is not None)
+        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._read_again is not None)
         unit = self._schemas.store_schemas(unit)
         unit = self._schemas.decode_waiting(unit)
         if before is not None:
@@ -100,6 +102,19 @@ class Processor:
         self.parking.end_batch()
         self._release_all()
         self._copies.follow()
+
+    def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
+        """Begin a micro-batch; return the coordinates of its messages that were set aside before, None if it is read first."""
+        if self._last_again not in (None, batch_id):
+            self.parking.forget_read_again()
+            self._read_again = self._last_again = None
+        before = self.parking.begin_batch(batch_id)
+        if self._read_again is not None:
+            until_us, messages = self._read_again
+            self._last_again = batch_id if read_until_us is not None and read_until_us > until_us else self._last_again
+            again = find_parked(decoded, messages, find_raw)
+            before = again if before is None else before if again is None else pa.concat_tables([before, again])
+        return before
 
     def _release(self, release: Release, held_tables: dict[Table, str]) -> set[Table]:
         """Process a release; return the tables that did not apply it."""
@@ -152,7 +167,9 @@ class Processor:
             if not every_table:
                 held_tables = self.health.tables_in_backoff(self._now_us())
             ready = [
-                schema_id for schema_id in self._context.ledger.waiting_ids() if self._context.zone.find(schema_id) is not None
+                schema_id
+                for schema_id in self._context.ledger.waiting_ids()
+                if self._context.schema_store.find(schema_id) is not None
             ]
             tables = self._context.ledger.waiting_tables() - held_tables.keys()
             release = self.parking.next_release(ready, tables, self._loads.state().until_us)

@@ -14,7 +14,7 @@ from headstream.replicate.engines.spark_catalog import SparkCatalog
 from headstream.replicate.engines.spark_store import require_store
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.run.attempts import Attempts
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.catalog_names import CatalogName, make_catalog_name, show_catalog_name
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules
@@ -75,9 +75,9 @@ class Registration:
 class CatalogTables:
     """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done."""
 
-    def __init__(self, spark: SparkSession, config: ReplicateConfig, zone: SchemaZone) -> None:
+    def __init__(self, spark: SparkSession, config: ReplicateConfig, schema_store: SchemaStore) -> None:
         self._config = config
-        self._zone = zone
+        self._schema_store = schema_store
         self._names: Mapping[Table, CatalogName] = {}
         self._registration: Registration | None = None
         if config.rules.has_catalog:
@@ -85,9 +85,9 @@ class CatalogTables:
                 require_store(spark, config.tables, f"the tables at {config.tables} are registered in a catalog by Spark")
             self._registration = Registration(SparkCatalog(spark).register)
 
-    def follow_zone(self) -> None:
+    def follow_schemas(self) -> None:
         """Take the names of the tables from the schema store, after it has changed."""
-        self._names = find_catalog_names(self._zone, self._config.rules)
+        self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:
         """Register tables soon; those with no name in the catalog, or registered already, are skipped."""
@@ -112,10 +112,10 @@ class CatalogTables:
             self._registration.close()
 
 
-def find_catalog_names(zone: SchemaZone, rules: TableRules) -> Mapping[Table, CatalogName]:
-    """Return the target tables of a zone that are to be registered, and their names in the catalog."""
+def find_catalog_names(schema_store: SchemaStore, rules: TableRules) -> Mapping[Table, CatalogName]:
+    """Return the target tables of a schema store that are to be registered, and their names in the catalog."""
     names: dict[Table, CatalogName] = {}
-    for (schema, table), history in zone.tables().items():
+    for (schema, table), history in schema_store.tables().items():
         settings = rules.settings_of(schema, table)
         for entry in history if settings.catalog else ():
             lineage = entry.metadata.lineage

@@ -13,7 +13,7 @@ from headstream.replicate.codec import TableMetadata
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.run.status import read_status, read_targets
 from headstream.replicate.schemas.differences import find_differences
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 
 _MOST_VERSIONS: Final = 20
 """Versions of one table's schema in a report, the newest."""
@@ -34,7 +34,7 @@ class PipelineReport:
     def __init__(self, read: Callable[[], Path]) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._zone: SchemaZone | None = None
+        self._schema_store: SchemaStore | None = None
         self._read_s = -_FRESH_S
 
     def read(self) -> dict[str, Any]:
@@ -50,48 +50,48 @@ class PipelineReport:
         """Return the version of a table that a schema id names, or None if the pipeline's schema store does not have it.
 
         Raises:
-            SchemaError: the zone's file is damaged.
+            SchemaError: the schema store's file is damaged.
             StorageError: the checkpoint cannot be read.
         """
         with self._lock:
-            entry = None if self._zone is None else self._zone.find(schema_id)
+            entry = None if self._schema_store is None else self._schema_store.find(schema_id)
             if entry is None and time.monotonic() - self._read_s >= _FRESH_S:
                 checkpoint = self._read()
                 with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
                     noted = read_status(ledger, time.time_ns() // 1000)["zone"]
-                entry = self._zone_of(find_zone(checkpoint, noted)).find(schema_id)
+                entry = self._schema_store_of(find_schema_store(checkpoint, noted)).find(schema_id)
         return None if entry is None else entry.metadata
 
     def _read_report(self) -> dict[str, Any]:
         checkpoint = self._read()
         with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
             status = read_status(ledger, time.time_ns() // 1000)
-            zone = self._zone_of(find_zone(checkpoint, status["zone"]))
-            zone.scan()
+            schema_store = self._schema_store_of(find_schema_store(checkpoint, status["zone"]))
+            schema_store.scan()
             targets = read_targets(ledger)
-            waiting = _sum_parked_batches(ledger, tables_of_schemas(zone, targets))
-        return {**status, "tables": _describe_tables(status, waiting, zone, targets)}
+            waiting = _sum_parked_batches(ledger, tables_of_schemas(schema_store, targets))
+        return {**status, "tables": _describe_tables(status, waiting, schema_store, targets)}
 
-    def _zone_of(self, directory: Path) -> SchemaZone:
+    def _schema_store_of(self, directory: Path) -> SchemaStore:
         """Return the schema store; its entries never change, so that one object reads each file once."""
         self._read_s = time.monotonic()
-        if self._zone is None or self._zone.directory != directory:
-            self._zone = SchemaZone(directory)
-        return self._zone
+        if self._schema_store is None or self._schema_store.directory != directory:
+            self._schema_store = SchemaStore(directory)
+        return self._schema_store
 
 
-def find_zone(checkpoint: Path, noted: str | None) -> Path:
+def find_schema_store(checkpoint: Path, noted: str | None) -> Path:
     """Return the directory of a pipeline's schema store: as its last run noted, or within a checkpoint that was moved."""
     return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
 
 
-def tables_of_schemas(zone: SchemaZone, targets: dict[str, Table]) -> Callable[[str], Table | None]:
+def tables_of_schemas(schema_store: SchemaStore, targets: dict[str, Table]) -> Callable[[str], Table | None]:
     """Return a function: schema id -> its target table, else the source's table, None for an unknown id."""
 
     def table_of(schema_id: str) -> Table | None:
         if schema_id in targets:
             return targets[schema_id]
-        entry = zone.find(schema_id)
+        entry = schema_store.find(schema_id)
         return None if entry is None else (entry.metadata.lineage.schema, entry.metadata.lineage.table)
 
     return table_of
@@ -119,13 +119,13 @@ def _nothing_waits() -> dict[str, Any]:
 
 
 def _describe_tables(
-    status: dict[str, Any], waiting: dict[str, dict[str, Any]], zone: SchemaZone, targets: dict[str, Table]
+    status: dict[str, Any], waiting: dict[str, dict[str, Any]], schema_store: SchemaStore, targets: dict[str, Table]
 ) -> list[dict[str, Any]]:
     run = status["run"] or {}
     rows, lags, commits = run.get("tables", {}), run.get("lag_seconds", {}), run.get("last_change_us", {})
     failing = {found["table"]: found for found in status["failing_tables"]}
-    histories: dict[str, list[ZoneEntry]] = {}
-    for source, history in zone.tables().items():
+    histories: dict[str, list[StoredSchema]] = {}
+    for source, history in schema_store.tables().items():
         for entry in history:
             histories.setdefault(".".join(targets.get(entry.metadata.schema_id, source)), []).append(entry)
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
@@ -144,9 +144,9 @@ def _describe_tables(
     ]
 
 
-def _describe_versions(history: list[ZoneEntry]) -> list[dict[str, Any]]:
+def _describe_versions(history: list[StoredSchema]) -> list[dict[str, Any]]:
     """Return the versions of a table's schema, the newest first; each is compared with the one before of its task."""
-    before: dict[tuple[str, str], ZoneEntry] = {}
+    before: dict[tuple[str, str], StoredSchema] = {}
     versions = []
     for entry in history:
         lineage = entry.metadata.lineage

@@ -12,7 +12,7 @@ from headstream.replicate.codec import decode_envelope, decode_metadata
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.unit import PipelineContext, Unit
-from headstream.replicate.schemas.zone import ZoneEntry
+from headstream.replicate.schemas.schema_store import StoredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class NewSchemas:
 
 
 class SchemaStorage:
-    """Puts schemas into the zone of one pipeline."""
+    """Puts schemas into the schema store of one pipeline."""
 
     def __init__(self, context: PipelineContext) -> None:
-        self._zone = context.zone
+        self._schema_store = context.schema_store
         self._decoder = context.decoder
         self._summary = context.summary
         self._now_us = context.clock_us
 
     def store_schemas(self, unit: Unit) -> Unit:
-        """Put the schemas of a unit's metadata messages into the zone; those without a schema become dead messages."""
+        """Put the schemas of a unit's metadata messages into the schema store; those without a schema become dead messages."""
         decoded = unit.decoded
         dead = self.store_metadata(decoded.metadata).dead
         return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))
@@ -50,17 +50,17 @@ class SchemaStorage:
         return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
 
     def store_metadata(self, metadata: Iterable[pa.RecordBatch]) -> NewSchemas:
-        """Put the schemas of metadata messages (RAW_SCHEMA) into the zone."""
+        """Put the schemas of metadata messages (RAW_SCHEMA) into the schema store."""
         count, shares_ids, dead = 0, False, []
         for batch in metadata:
             reasons: list[str | None] = []
             for row in batch.to_pylist():
                 try:
                     schema = decode_metadata(decode_envelope(row["payload"]))
-                    entry = ZoneEntry(schema, self._now_us(), row["topic"], row["partition"], row["offset"])
-                    is_new = self._zone.add(entry)
+                    entry = StoredSchema(schema, self._now_us(), row["topic"], row["partition"], row["offset"])
+                    is_new = self._schema_store.add(entry)
                     count += is_new
-                    shares_ids |= is_new and self._zone.find(schema.schema_id) != entry
+                    shares_ids |= is_new and self._schema_store.find(schema.schema_id) != entry
                     reasons.append(None)
                 except (DecodeError, SchemaError) as error:
                     reasons.append(str(error))

@@ -13,7 +13,7 @@ from headstream.replicate.parked.requests import Requests
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.transactions import waiting_transactions
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.table_settings import TableRules
 
 HEARTBEAT_US: Final = 5_000_000
@@ -27,7 +27,7 @@ def note_status(
     ledger: Ledger,
     state: str,
     summary: Summary,
-    zone: Path,
+    schema_store: Path,
     now_us: int,
     heartbeat_us: int = HEARTBEAT_US,
     catalog: dict[str, Any] | None = None,
@@ -41,15 +41,15 @@ def note_status(
         heartbeat_us: Longest interval until the next status.
         catalog: The status of the tables' registration; None if there is no catalog.
     """
-    place = str(zone.absolute())  # its reader can have another working directory
+    place = str(schema_store.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
     document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or [], "iceberg": iceberg}
     ledger.set_mark(_MARK, json.dumps(document))
 
 
-def describe_orders(orders: MaskOrders, zone: SchemaZone) -> list[dict[str, Any]]:
+def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[str, Any]]:
     """Return the decided byte orders of masks, one object per task, with their evidence, None where it was not stored."""
-    lineages = [entry.metadata.lineage for history in zone.tables().values() for entry in history]
+    lineages = [entry.metadata.lineage for history in schema_store.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [
         {"server": server, "task": task, "order": order, "evidence": orders.evidence(lineage)}
@@ -58,10 +58,10 @@ def describe_orders(orders: MaskOrders, zone: SchemaZone) -> list[dict[str, Any]
     ]
 
 
-def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
-    """Write the target table of each schema of a zone, for readers of the ledger without the settings."""
+def note_targets(ledger: Ledger, schema_store: SchemaStore, rules: TableRules) -> None:
+    """Write the target table of each schema of a schema store, for readers of the ledger without the settings."""
     targets = {}
-    for (schema, table), history in zone.tables().items():
+    for (schema, table), history in schema_store.tables().items():
         settings = rules.settings_of(schema, table)
         for entry in history:
             lineage = entry.metadata.lineage

@@ -1,4 +1,4 @@
-"""A unit of work: the messages of a micro-batch, or those of a release of messages that have waited.
+"""A unit of work: the messages of a micro-batch, or of a release of messages that have waited.
 
 A unit is a value. Each step of processor.py takes out of `decoded` what it deals with, and returns the next value.
 """
@@ -19,7 +19,7 @@ from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.tables import TargetTables
 
@@ -29,10 +29,10 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 @dataclass(frozen=True, slots=True)
 class PipelineContext:
-    """What the steps of one pipeline share."""
+    """Collaborators that the steps of one pipeline share."""
 
     config: ReplicateConfig
-    zone: SchemaZone
+    schema_store: SchemaStore
     decoder: Decoder
     ledger: Ledger
     tables: TargetTables
@@ -47,13 +47,13 @@ class Unit:
     """One unit.
 
     Args:
-        number: Its number, the same in a rerun after a crash; those of micro-batches and of releases rise by themselves.
+        number: Its number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
         is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
         held_tables: Tables that it is not merged into -> the reason.
         stopped: Messages of stopped tables, whole, which wait for their table.
         held: Changes that wait, as coordinates with schema ids.
         rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
-        record: What the ledger records together with its messages that wait.
+        record: Writes to the ledger in the transaction that records the waiting messages.
     """
 
     kind: Literal["batch", "release"]

@@ -1,6 +1,6 @@
 """The step that merges a unit's changes into their tables: one commit per table and structure.
 
-Changes of tables that are not merged into are held before it, those of a table that fails after it. The step can be interrupted
+Changes of tables that are not merged into are held before it, changes of a table that fails after it. The step can be interrupted
 by a crash and repeated: each table's own log records the applied units, and a change older than its row is ignored.
 """
 

@@ -1,1 +1,1 @@
-"""Schemas of source tables: the zone, the registry, and the columns of target tables."""
+"""Schemas of source tables: the schema store, the registry, and the columns of target tables."""

@@ -1,7 +1,7 @@
-"""Messages with a registry's framing: their schemas as entries of the zone.
+"""Messages with a registry's framing: their schemas as entries of the schema store.
 
 A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. An id in a header
-(core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the zone are `registry-<id>`, or
+(core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the schema store are `registry-<id>`, or
 `registry-<id>-<id of the key's schema>`, whose fields are the table's primary key; of Debezium's messages and keys
 `debezium-avro-<id>`, whose entry has the schema alone.
 """
@@ -23,11 +23,11 @@ from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.codec.derived import derive_metadata, key_fields
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.schemas.registry_client import RegistryClient
-from headstream.replicate.schemas.zone import ZoneEntry
+from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""What the ids of Debezium's own schemas begin with: they are no tables' schemas, and their entries have no columns."""
+"""Prefix of the ids of Debezium's own schemas: they are no tables' schemas, and their entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 
@@ -39,7 +39,7 @@ class RegistrySchemas:
         self._client = RegistryClient(settings)
         self._not_before: dict[str, float] = {}
 
-    def fetch(self, schema_id: str) -> ZoneEntry | None:
+    def fetch(self, schema_id: str) -> StoredSchema | None:
         """Return the schema of an id, None for an id of another form, or of a missing or currently unavailable schema.
 
         Raises:
@@ -66,8 +66,8 @@ class RegistrySchemas:
             raise SchemaError(error.what, where=f"schema {number} of {self._client.place}", advice=error.advice) from None
         return self._entry(metadata, number)
 
-    def _entry(self, metadata: TableMetadata, number: int) -> ZoneEntry:
-        return ZoneEntry(metadata, time.time_ns() // 1000, self._client.place, 0, number)
+    def _entry(self, metadata: TableMetadata, number: int) -> StoredSchema:
+        return StoredSchema(metadata, time.time_ns() // 1000, self._client.place, 0, number)
 
 
 def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Finds the schema that a message is decoded by: the zone's schemas, each prepared once with its table's settings."""
+"""Finds the schema that a message is decoded by: the schema store's schemas, each prepared once with its table's settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
 from headstream.replicate.codec.avro.schema import AvroField, AvroType, parse_schema
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema, shared_id, table_id
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
 from headstream.replicate.schemas.target_columns import match_fields
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id, table_id
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
@@ -91,11 +91,11 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    zone: Read again for every id not found so far.
+    schema_store: Read again for every id not found so far.
     """
 
-    def __init__(self, zone: SchemaZone, options: DecodeOptions) -> None:
-        self._zone = zone
+    def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:
+        self._schema_store = schema_store
         self._options = options
         self._ready: dict[tuple[str, str | None, bool], _Ready] = {}
         self._owners: dict[tuple[str, str], Lineage] = {}
@@ -105,14 +105,14 @@ class SchemaCatalog:
         """Return whether the table of messages that name an id depends on their topic."""
         if not schema_id or schema_id.startswith(_IDS_OF_TABLES):
             return False
-        return bool(self._options.topic_tables or self._zone.sharing(schema_id))
+        return bool(self._options.topic_tables or self._schema_store.sharing(schema_id))
 
     def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None) -> Found:
         """Return the schema of messages that name an id, or contain a schema themselves, or both.
 
         Args:
             avro: Whether Avro rows are to be decoded by it.
-            topic: The messages' topic, where needs_topic(); None for an id of the zone.
+            topic: The messages' topic, where needs_topic(); None for an id of the schema store.
         """
         known = self._ready.get((schema_id, own_schema, avro)) if topic is None else None
         if known is not None:
@@ -123,23 +123,23 @@ class SchemaCatalog:
             return error
         return entry if isinstance(entry, Missing) else self._prepare(entry, own_schema, avro)
 
-    def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> ZoneEntry | Missing:
+    def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> StoredSchema | Missing:
         if own_schema is None:
             if not schema_id:
                 raise SchemaError("the message has neither a schema id nor a schema of its own")
             return self._find_placed(schema_id, topic)
         try:
             record = parse_schema(own_schema)
-            table = self._zone.find_namespace(record.name.rpartition(".")[0])
+            table = self._schema_store.find_namespace(record.name.rpartition(".")[0])
         except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
             if not schema_id:
                 raise
             return self._find_placed(schema_id, topic)
-        entry = self._zone.find(schema_id) if schema_id else None
+        entry = self._schema_store.find(schema_id) if schema_id else None
         if entry is not None and entry.table == table:
             return entry
         # A row decoded by the message's own schema belongs to the table named there.
-        shared = self._zone.find(shared_id(schema_id, *table)) if schema_id else None
+        shared = self._schema_store.find(shared_id(schema_id, *table)) if schema_id else None
         return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
 
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
@@ -159,12 +159,12 @@ class SchemaCatalog:
 
     def _find_versions(
         self, schema: str, table: str, names: Iterable[str], *, spelled: bool = False
-    ) -> list[ZoneEntry] | list[Missing]:
+    ) -> list[StoredSchema] | list[Missing]:
         """Return the versions of a table that have some columns; in the same spelling, or in one that is legal in Avro."""
-        history = self._zone.history(schema, table)[::-1]
+        history = self._schema_store.history(schema, table)[::-1]
         if history and not self._options.rules.wants(schema, table):
             return history[:1]
-        wanted, exact, wider = tuple(names), list[ZoneEntry](), list[ZoneEntry]()
+        wanted, exact, wider = tuple(names), list[StoredSchema](), list[StoredSchema]()
         for entry in history:
             columns = [column.name for column in entry.metadata.columns]
             left = set(wanted).difference(columns) if spelled else match_fields(columns, wanted)[1]
@@ -172,31 +172,31 @@ class SchemaCatalog:
                 (exact if len(wanted) == len(columns) else wider).append(entry)
         return exact + wider or [Missing(table_id(schema, table, len(history)))]
 
-    def _find_placed(self, schema_id: str, topic: str | None) -> ZoneEntry | Missing:
+    def _find_placed(self, schema_id: str, topic: str | None) -> StoredSchema | Missing:
         """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
 
         Raises:
             SchemaError: several tables have the id, and the topic does not decide which one is meant.
         """
-        entry = self._zone.find(schema_id)
+        entry = self._schema_store.find(schema_id)
         if entry is None or topic is None:
             return entry or Missing(schema_id)
         told = find_topic_table(self._options.topic_tables, topic)
         if told is not None and told != entry.table:
             own_id = shared_id(schema_id, *told)
             in_topic = entry if entry.topic == topic else None  # its metadata came there: the topic has several tables
-            return self._zone.find(own_id) or in_topic or Missing(own_id)
-        others = [] if told is not None else self._zone.sharing(schema_id)
+            return self._schema_store.find(own_id) or in_topic or Missing(own_id)
+        others = [] if told is not None else self._schema_store.sharing(schema_id)
         fitting = [each for each in (entry, *others) if each.topic == topic or not others]
         if len(fitting) == 1:
             return fitting[0]
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
-            f"schema id {schema_id} is that of the tables {names}, and the topic {topic} does not decide which one is meant",
+            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not decide which one is meant",
             advice="Name the topic's table: topic_tables; then redrive the message",
         )
 
-    def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
+    def _prepare(self, entry: StoredSchema, own_schema: str | None, avro: bool) -> _Ready:
         key = (entry.metadata.schema_id, own_schema, avro)
         if key not in self._ready:
             if len(self._ready) >= _MAX_SCHEMAS:
@@ -204,7 +204,7 @@ class SchemaCatalog:
             self._ready[key] = self._make(entry, own_schema, avro)
         return self._ready[key]
 
-    def _make(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
+    def _make(self, entry: StoredSchema, own_schema: str | None, avro: bool) -> _Ready:
         lineage = entry.metadata.lineage
         rules = self._options.rules
         if not rules.wants(lineage.schema, lineage.table):
@@ -220,17 +220,17 @@ class SchemaCatalog:
             return error
         return made
 
-    def _find_earlier(self, entry: ZoneEntry) -> list[TableMetadata]:
+    def _find_earlier(self, entry: StoredSchema) -> list[TableMetadata]:
         """Return the versions of a table that arrived before one of them."""
         lineage = entry.metadata.lineage
-        history = self._zone.history(lineage.schema, lineage.table)
+        history = self._schema_store.history(lineage.schema, lineage.table)
         if all(other.metadata.schema_id != entry.metadata.schema_id for other in history):
-            self._zone.expire()  # the list of an object store's schemas is older than this one
-            history = self._zone.history(lineage.schema, lineage.table)
+            self._schema_store.expire()  # the list of an object store's schemas is older than this one
+            history = self._schema_store.history(lineage.schema, lineage.table)
         return [other.metadata for other in sorted(history, key=_arrival) if _arrival(other) < _arrival(entry)]
 
     @staticmethod
-    def _plan_unwanted(entry: ZoneEntry, own_schema: str | None) -> RowPlan | None:
+    def _plan_unwanted(entry: StoredSchema, own_schema: str | None) -> RowPlan | None:
         try:
             return compile_rows(entry.metadata.data_schema if own_schema is None else own_schema)
         except SchemaError:
@@ -239,7 +239,7 @@ class SchemaCatalog:
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table; see Decoder.target_of()."""
         try:
-            entry = self._zone.find(schema_id)
+            entry = self._schema_store.find(schema_id)
         except SchemaError:
             return None
         if entry is None or not entry.metadata.columns or not self._options.rules.wants(*entry.table):
@@ -254,7 +254,7 @@ class SchemaCatalog:
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
         """Reject a second source of a target: another table, or another task that captures the same one."""
-        count = self._zone.scan()
+        count = self._schema_store.scan()
         if count != self._owners_of:
             self._owners_of = count
             self._owners = self._find_owners()
@@ -274,8 +274,8 @@ class SchemaCatalog:
 
     def _find_owners(self) -> dict[tuple[str, str], Lineage]:
         """Return the owner of each target: the source of the schema that arrived first."""
-        first: dict[tuple[str, str], ZoneEntry] = {}
-        for (schema, table), history in self._zone.tables().items():
+        first: dict[tuple[str, str], StoredSchema] = {}
+        for (schema, table), history in self._schema_store.tables().items():
             if not self._options.rules.wants(schema, table):
                 continue
             settings = self._options.rules.settings_of(schema, table)
@@ -288,7 +288,7 @@ class SchemaCatalog:
         return {target: entry.metadata.lineage for target, entry in first.items()}
 
 
-def _arrival(entry: ZoneEntry) -> tuple[int, int, str]:
+def _arrival(entry: StoredSchema) -> tuple[int, int, str]:
     return entry.arrived_us, entry.metadata.lineage.table_version, entry.metadata.schema_id
 
 

@@ -1,4 +1,4 @@
-"""Prepares one schema of the zone for decoding: the target's columns and types, and whether rows can be applied."""
+"""Prepares one schema of the schema store for decoding: the target's columns and types, and whether rows can be applied."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _name_columns(
     Args:
         renamed: Names from the settings.
         known: The names of all columns of earlier versions.
-        before: Those of the version just before; a column that left it while a new one came that differs only in case is that
+        before: Columns of the version just before; a column that left it while a new one came that differs only in case is that
             column, in another spelling.
     """
     names: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Names of tables in a catalog, filled from a template such as `lake.{schema}.{table}`.
 
-The template's dots divide the name into its parts, those of the filled values do not: `{table}` of a table `a.b` is one part.
+The template's dots divide the name into its parts, dots in the filled values do not: `{table}` of a table `a.b` is one part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CatalogName: TypeAlias = tuple[str, ...]
 
 _FIELDS: Final = ("schema", "table")
 _NO_SCHEMA: Final = "default"
-"""What a part becomes that is empty because its table has no schema: the schema that catalogs have from the start."""
+"""Replaces an empty part of a table without a schema: the schema that catalogs have from the start."""
 
 
 def find_catalog_name_problem(template: str) -> str | None:

@@ -112,18 +112,18 @@ class ReplicateConfig:
         take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
         trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
-        max_messages_per_batch: Most messages of one micro-batch.
+        max_messages_per_batch: Most messages of one micro-batch; of a log 5 % more where that leaves nothing to read.
         max_bytes_per_batch: Most stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of Spark's
             driver. For logs only: Spark's Kafka source has no such limit.
         spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.
         change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
-        merge: What merges by deletion vectors need.
+        merge: Settings of merges by deletion vectors.
         iceberg: The Iceberg tables beside the Delta tables; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
         metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
-        tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
+        tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.
         compact_every_us: How often a table's small files are compacted, microseconds; 0 for never.
@@ -221,16 +221,16 @@ class ReplicateConfig:
 
     @property
     def merge_settings(self) -> MergeSettings:
-        """What merges by deletion vectors need, with the directory of the key indexes."""
+        """Settings of merges by deletion vectors, with the directory of the key indexes."""
         return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
-    def zone_directory(self) -> Path:
+    def schemas_directory(self) -> Path:
         """The directory of the schema store, or of its copy."""
         return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
 
     @property
-    def zone_place(self) -> StorePlace | None:
+    def schemas_place(self) -> StorePlace | None:
         """The schema store's URI, if it is in an object store."""
         return self.zone if isinstance(self.zone, StorePlace) else None
 

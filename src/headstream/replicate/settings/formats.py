@@ -32,7 +32,7 @@ _FLAT_OPERATIONS: Final = {"F": "REFRESH", "I": "INSERT", "U": "UPDATE", "D": "D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFormat:
-    """The names of a message's parts; those of a custom Message Format where the endpoint or the task has one.
+    """The names of a message's parts, from a custom Message Format if the endpoint or the task has one.
 
     Args:
         data: The section with the row; `name_*` means that its columns are flat in the message, each name prefixed with

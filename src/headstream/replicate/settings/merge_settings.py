@@ -15,7 +15,7 @@ is cheaper, by MergeSettings.rewrite_below, in tables that were created with thi
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """What merges by deletion vectors need, of all tables.
+    """Settings of merges by deletion vectors, for all tables.
 
     Args:
         rewrite_below: Size of the files that can have a changed row, bytes, below which `auto` rewrites them.

@@ -29,7 +29,7 @@ class TableSettings:
         target: Name of the target, `schema.table` (the last dot divides), with {schema}, {table}, {task} and {server} of
             the source replaced; its Delta table is at `<schema>/<table>`.
         scd_type: 1 stores the current rows, 2 every version of them.
-        engine: What runs merges; `auto` chooses.
+        engine: The engine that runs merges; `auto` chooses it.
         merge_strategy: Whether merges rewrite files or write deletion vectors, see merge_settings.py.
         keys: Columns, by their source names, that identify a row, instead of the primary key; empty for the primary key.
         include_columns: Patterns of the source columns that the target has. Key columns are always included.

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from headstream.core.codec.json_text import dump_json
 from headstream.errors import StorageError
 from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.deletion_vectors import Positions, write_vectors
@@ -51,7 +52,7 @@ def commit_rows(
     """Delete rows and add files in one commit, which records (app_id, version); return the commit's number.
 
     Args:
-        snapshot: What the rows were found in; it advances to the commit.
+        snapshot: The snapshot in which the rows were found; it advances to the commit.
         removed: Path of a live file -> all of its deleted rows, those that were deleted before too.
         added: New files, of write_data_files().
         enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.
@@ -184,7 +185,7 @@ def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
 def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
     # Delta demands the number of rows of a file with a vector; the other statistics are then those of deleted rows too.
     stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
-    text = json.dumps(stats, separators=(",", ":"), ensure_ascii=False)
+    text = dump_json(stats, separators=(",", ":"))
     return DataFile({**file.action, "stats": text, "dataChange": True}, vector)
 
 

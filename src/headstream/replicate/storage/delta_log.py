@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
@@ -61,7 +62,7 @@ _IMPLIED: Final = {
     2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns"),
     5: ("columnMapping",), 6: ("identityColumns",),
 }  # fmt: skip
-"""Writer version -> the features that it adds to those of lower versions."""
+"""Writer version -> the features that it adds to the lower versions'."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class DataFile:
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` as the log has them; empty if it has none."""
-        found = json.loads(self.action.get("stats") or "{}")
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` with all digits of the log; empty if it has none."""
+        found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
         return found if isinstance(found, dict) else {}
 
     @property
@@ -111,7 +112,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a table demands of its readers and writers.
+    """Requirements of a table for its readers and writers.
 
     Args:
         reader: `minReaderVersion`.
@@ -228,7 +229,7 @@ class LogSnapshot:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and their Arrow types, those of partitions too."""
+        """The columns and their Arrow types, partition columns too."""
         if self._schema is None:
             self._schema = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return self._schema
@@ -275,7 +276,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of those of some files that have any; vectors in use are kept in memory."""
+        """Return the deleted rows of files, without files that have none; vectors in use are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)
@@ -405,7 +406,7 @@ def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
 def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
     """Yield the rows of a data file, deleted ones too, in order and in the table's types.
 
-    Columns that the file lacks are absent, and so are those of partitions, which Spark writes into some files.
+    Columns that the file lacks are absent, and so are partition columns, which Spark writes into some files.
     """
     # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
     types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
@@ -447,7 +448,7 @@ def _checkpoint_actions(table: Place, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a checkpoint, those of its sidecars too."""
+    """Yield the actions of a checkpoint and of its sidecars."""
     for action in actions:
         sidecar = action.get("sidecar")
         if sidecar and sidecar.get("path") is not None:

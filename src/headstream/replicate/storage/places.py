@@ -82,7 +82,7 @@ class StorePlace:
 
     @property
     def access(self) -> StoreAccess:
-        """What the clients of its store need."""
+        """Endpoint and credentials for the clients of the store."""
         return _KINDS[self.scheme](self.bucket, self.storage)
 
     @property

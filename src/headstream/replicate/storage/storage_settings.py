@@ -76,7 +76,7 @@ class StorageSettings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no text may contain."""
+        """Secret values, which must not appear in any text."""
         return tuple(value for name in _SECRETS if (value := getattr(self, name)) is not None)
 
 

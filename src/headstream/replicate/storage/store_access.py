@@ -1,4 +1,4 @@
-"""What the clients of a kind of store need: deltalake, our own objects and Spark get the same endpoint and credentials.
+"""Endpoints and credentials per kind of store: deltalake, our own objects and Spark get the same endpoint and credentials.
 
 S3Access        s3.py        s3://bucket/key
 AzureAccess     azure.py     abfss://container@account.dfs.core.windows.net/key
@@ -74,13 +74,13 @@ class StoreAccess(ABC):
     extra: ClassVar[str]
     """The extra of the package with the client."""
     jars: ClassVar[str | None]
-    """The set of jars that Spark needs; None for those that it has."""
+    """The set of jars that Spark needs; None if Spark has them."""
     file_system: ClassVar[str]
-    """Hadoop's class for it."""
+    """Hadoop's class for the store."""
     advice: ClassVar[str]
-    """What to set if it cannot be reached."""
+    """Advice for errors if the store cannot be reached."""
     condition: ClassVar[str]
-    """What makes a creation fail if the object exists."""
+    """The request condition that makes a creation fail if the object exists."""
 
     @abstractmethod
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:

@@ -1,4 +1,4 @@
-"""What a pipeline remembers of a table, as the merges into it use it, in the driver and by executors."""
+"""The state of a table that merges into it use, in the driver and on executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table can be: checks of its settings against its stored rows, and of a schema against the one before."""
+"""Limits of a table: checks of its settings against its stored rows, and of a schema against the one before."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class StoredMerge:
             folded.close()
 
     def _join(self, table: Scd1Table, task: FoldTask) -> Merged | None:
-        """Merge changes that executors join to stored rows, except those of keys that changes of key connect."""
+        """Merge changes that executors join to stored rows, except of keys that key updates connect."""
         ended = [bound for bound, _ in self.merges.state.loads.ends]
         is_soft = self.schema.settings.deletes == "soft"
         planned = _plan_join(self.changes, task, table, ended, soft=is_soft)
@@ -104,7 +104,7 @@ class StoredMerge:
             joined.close()
 
     def _extend_histories(self, table: Scd2Table, columns: list[str]) -> Merged | None:
-        """Merge changes that executors join to stored versions, except those of keys that changes of key connect."""
+        """Merge changes that executors join to stored versions, except of keys that key updates connect."""
         crossed = table.crossed_keys(MAX_DRIVER_KEYS)
         if crossed is None:
             return None

@@ -3,7 +3,7 @@
     <directory>/<schema>/<table>
     <directory>/%none/<table>      a table without a schema: <directory>/<table> would contain the tables of a schema of that name
 
-    letters, digits, ` -_.~$@+`    unchanged; in HDFS only those of ASCII, and no space: deltalake finds no other names there
+    letters, digits, ` -_.~$@+`    unchanged; in HDFS only ASCII letters, and no space: deltalake finds no other names there
     anything else                  %uXXXX, its UTF-16 units
     . and .. , _delta_log          their first dot, or the underscore, as %uXXXX: the latter is the log of a Delta table
     more than 255 bytes            the beginning, `%h`, and 32 hex digits of the name's SHA-256

@@ -21,6 +21,7 @@ from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures
+from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
@@ -63,8 +64,8 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
         return changes, {}
     rows = changes.take(pa.array(places, pa.int64()))
     known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
-    columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
-    keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
+    own = in_table_types(rows.select([key for key in table.keys if key in rows.schema.names]), table.columns)
+    keys = list(zip(*(column.to_pylist() for column in own.columns), strict=True)) if own.num_columns == len(table.keys) else []
     lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
     reason = f"older than the remembered deletions (from {forgotten}), and its row is missing"
     numbers = pa.array(sorted(lost), pa.int64())
@@ -146,12 +147,12 @@ class TargetTable:
         given = changes.num_rows
         if isinstance(changes, SparkChanges) and changes.is_at_hand:
             changes = changes.fetch()
-        gone = given - changes.num_rows
+        left_out = given - changes.num_rows
         merged = self._merge(changes, schema, app_id, version)
         if changes_of_it is not None:
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
-        return replace(merged, left_out=merged.left_out + gone)
+        return replace(merged, left_out=merged.left_out + left_out)
 
     def _claim(self, path: Place, changes: ChangeTable | None) -> None:
         if self._owner is not None:
@@ -180,21 +181,21 @@ class TargetTable:
                 self._note_deletions()
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
-        gone = 0 if stored is None else stored.num_rows - changes.num_rows
+        left_out = 0 if stored is None else stored.num_rows - changes.num_rows
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
         placed = self._merges.placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
             self._merges.follow(seen)
             events = read_events(placed, schema.metadata, self._merges.known_columns(schema.types, table))
             rejected = self._merges.decide(by_coordinates(events.rejected), table, app_id, version)
-            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, gone)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, left_out)
         placed, rejected = without_forgotten(placed, table, self._state.forgotten)
         collapsed = table.collapse(placed, schema.metadata, self._merges.known_columns(schema.types, table))
         rejected = self._merges.decide(rejected | by_coordinates(collapsed.rejected), table, app_id, version)
         self._merges.follow(seen)
         counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         self._note_deletions()
-        return Merged(counts, rejected, gone)
+        return Merged(counts, rejected, left_out)
 
     def _note_deletions(self) -> None:
         assert self._tombstones is not None

@@ -1,6 +1,6 @@
 """The sources of a configuration, and the file of the resulting values.
 
-    defaults  <  file (TOML)  <  variables of a file (.env)  <  those of the environment  <  the command line
+    defaults  <  file (TOML)  <  variables of a file (.env)  <  of the environment  <  the command line
 
 IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which wins; HEADSTREAM_MAX_CONNECTIONS is
 `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these

@@ -66,7 +66,7 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorsSettings:
-    """What browsers allow pages of other origins (CORS).
+    """Rights of pages of other origins in browsers (CORS).
 
     Args:
         allowed_origins: The origins, as in `https://example.org`, without a path; `*` is any.

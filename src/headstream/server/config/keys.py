@@ -1,6 +1,6 @@
 """The keys of a server's configuration: name, accepted values, and effect.
 
-The names are those of the protocol's original server, whose files work unchanged; [headstream] is our own.
+The names are as in the protocol's original server, whose files work unchanged; [headstream] is our own.
 
     read         a reader of ValueErrors; the value it returns is what config.py builds from
     without      why the key has no effect: it is accepted, and a warning lists it
@@ -43,7 +43,7 @@ def _maybe_flag(spelled: Any) -> bool | None:
         return None
     if isinstance(spelled, bool):
         return spelled
-    raise ValueError("true, false or auto belongs here")
+    raise ValueError("expected true, false or auto")
 
 
 def _count(least: int, most: int) -> Callable[[Any], int]:

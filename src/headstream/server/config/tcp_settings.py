@@ -16,7 +16,7 @@ class ConnectionLimits:
         frame_bytes: Limit of a request, bytes.
         unsent_bytes: With more unsent bytes of responses, no request is read.
         frame_s: Timeout of receiving a request, seconds, and
-        bytes_a_second: one more second for each so many bytes received.
+        bytes_a_second: one more second per this number of received bytes.
         stall_s: How long a client can leave unsent responses unread, seconds.
         login_s: How long a connection can stay without a login, seconds; infinity disables it.
         hold_s: How long an empty poll of a client of Iggy's protocol 0.11 waits for messages, seconds.

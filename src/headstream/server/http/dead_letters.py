@@ -52,7 +52,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
 """Members of the body of a redrive."""
 
 
-def count_dead_letters(request: ViewRequest) -> dict[str, Any]:
+def count_letters(request: ViewRequest) -> dict[str, Any]:
     """Count dead letters by origin, group and reason; DecodeError for an invalid parameter."""
     from headstream.client.dead_letters.reading import ReasonCounts, read_dead_letters
 
@@ -71,7 +71,7 @@ def count_dead_letters(request: ViewRequest) -> dict[str, Any]:
     return {**place, "reasons": found.to_documents()}
 
 
-def redrive_dead_letters(request: ViewRequest) -> dict[str, Any]:
+def redrive_letters(request: ViewRequest) -> dict[str, Any]:
     """Send dead letters back to their origin; GroupInUseError: another redrive has the partition. DecodeError."""
     from headstream.client.dead_letters.reading import place_of_origin, read_dead_letters
     from headstream.client.dead_letters.redriving import Redrive
@@ -93,7 +93,7 @@ def redrive_dead_letters(request: ViewRequest) -> dict[str, Any]:
     return {"next_offset": next_offset, "is_last": is_last, **counts}
 
 
-def discard_dead_letters(request: ViewRequest) -> dict[str, Any]:
+def discard_letters(request: ViewRequest) -> dict[str, Any]:
     """Mark dead letters for deletion; DecodeError for an invalid member of the body."""
     from headstream.client.dead_letters import reading
 

@@ -46,7 +46,7 @@ _HTTP_1_1: Final = (1, 1)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
 _DEFAULT_PORTS: Final = frozenset({"", "80", "443"})
 _OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
-_SITE: Final = istr("Sec-Fetch-Site")
+_FETCH_SITE: Final = istr("Sec-Fetch-Site")
 _SHOWN_CHARS: Final = 100
 
 
@@ -70,7 +70,7 @@ class Hosts:
         """Return the reply to a request that is not for this server or comes from a page of another origin, else None."""
         headers = request.headers
         given = headers.getall(hdrs.HOST, ())
-        if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _SITE not in headers:
+        if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _FETCH_SITE not in headers:
             return None  # programs send neither: the quickest answer is for them
         if request.rel_url.raw_path == HEALTH_PATH:
             return None
@@ -106,7 +106,7 @@ class Hosts:
         if "*" in self._allowed_origins:
             return False
         if origin is None:
-            return headers.get(_SITE) in _OTHER_SITES and headers.get("Sec-Fetch-Mode") != "navigate"
+            return headers.get(_FETCH_SITE) in _OTHER_SITES and headers.get("Sec-Fetch-Mode") != "navigate"
         if origin in self._allowed_origins:
             return False
         _, colons, authority = origin.partition("://")

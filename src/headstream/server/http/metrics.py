@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 
-_OTHERS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
+_REMAINING: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
 """Transitions that are no deliveries of messages: they have metrics of their own."""
 _LABELS: Final = ["stream", "topic", "group"]
 
@@ -37,7 +37,7 @@ def describe_server(
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
 ) -> Iterator[Metric]:
-    """Yield the metrics of a server, without those of deliveries and removals.
+    """Yield the metrics of a server, except of deliveries and removals.
 
     Args:
         filters: Messages that filters have examined, and of those, messages that they could not be applied to.
@@ -149,7 +149,7 @@ def describe_deliveries(
         "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
     )
     for kind, count in counts.items():
-        if kind not in _OTHERS:
+        if kind not in _REMAINING:
             transitions.add_metric([kind.value], count)
     yield transitions
     state_changes = CounterMetricFamily(

@@ -119,7 +119,7 @@ def _view(view: View) -> dict[str, Any]:
     in_query = [{"name": name, "in": "query", "required": False, "schema": dict(schema)} for name, schema in view.query.items()]
     schema: Schema = {"type": "object"} if view.content_type == "application/json" else {"type": "string", "format": "binary"}
     operation: dict[str, Any] = {
-        "operationId": f"view.{view.answer.__name__}",
+        "operationId": f"view.{view.answer.__name__}",  # published: generated clients have these names
         "tags": ["views"],
         "summary": view.about,
         "parameters": in_path + in_query,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.core.wire.commands.system import GetStats, Stats
 from headstream.core.wire.commands.users import GetUser, UserDetails
 from headstream.core.wire.extensions.groups import ListGroupLags
-from headstream.core.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
+from headstream.core.wire.extensions.topic_options import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
 from headstream.errors import NotFoundError, PermissionDeniedError
 from headstream.version import __version__
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
 
 _OMITTED: Final = ("caches", "server_semver")
-"""What no reader of an overview needs."""
+"""Members of the counts that an overview omits."""
 
 
-def overview(request: ViewRequest) -> dict[str, Any]:
+def survey(request: ViewRequest) -> dict[str, Any]:
     """Return the counts of a server, its memory, and the traffic of each transport since the start."""
     stats: Stats = request.ask(GetStats())
     transports = []
@@ -44,7 +44,7 @@ def overview(request: ViewRequest) -> dict[str, Any]:
 
 
 def list_visible_topics(request: ViewRequest) -> dict[str, Any]:
-    """Return the topics that a user is allowed to see: all, or those of its permissions."""
+    """Return the topics that a user is allowed to see: all, or the topics that its permissions name."""
     return {"time_us": _now_us(), "topics": [topic.spell() for topic in _visible_topics(request)]}
 
 

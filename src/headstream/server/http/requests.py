@@ -90,7 +90,7 @@ async def read_body(
 
     Args:
         most_bytes: Limit of a JSON body, bytes.
-        hold: Waits until so many bytes of memory are reserved, or raises.
+        hold: Waits until a number of bytes of memory is reserved, or raises.
         most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
 
     Raises:
@@ -101,7 +101,9 @@ async def read_body(
     if is_binary(request) and most_binary_bytes:
         most_bytes = most_binary_bytes
     elif hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
-        raise RefusedBodyError(text_reply(415, "a body is needed of content-type: application/json", Status.INVALID_COMMAND))
+        raise RefusedBodyError(
+            text_reply(415, "the request needs a body with content-type: application/json", Status.INVALID_COMMAND)
+        )
     too_long = RefusedBodyError(text_reply(413, f"a body has {most_bytes} bytes at most", Status.TOO_BIG_MESSAGE_PAYLOAD))
     if (request.content_length or 0) > most_bytes:
         raise too_long

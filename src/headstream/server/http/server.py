@@ -117,7 +117,7 @@ _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
 
 _FEW_MESSAGES: Final = 20
-"""Up to so many are encoded as JSON in the event loop; more on a worker thread."""
+"""Most messages that are encoded as JSON in the event loop; more are encoded on a worker thread."""
 
 _QUICK: Final = codes_where(lambda row: row.is_quick)
 
@@ -322,7 +322,9 @@ class HttpServer:
         if body and is_binary(request):
             decode = functools.partial(kind.decode_binary_http, found.path, body)
         else:
-            of_form = functools.partial(vsr_http.decode_request, kind) if is_today else kind.decode_http
+            of_form: Callable[..., Command[Any]] = kind.decode_http
+            if is_today:
+                of_form = functools.partial(vsr_http.decode_request, kind)
             decode = functools.partial(of_form, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
         if isinstance(command, Login) and command.is_of_today:

@@ -27,15 +27,8 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
 from headstream.server.http.browsing import browse, download, explain_message
-from headstream.server.http.dead_letters import (
-    DISCARDING,
-    READING,
-    REDRIVING,
-    count_dead_letters,
-    discard_dead_letters,
-    redrive_dead_letters,
-)
-from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, overview
+from headstream.server.http.dead_letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
+from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import Reply, json_reply
@@ -87,7 +80,7 @@ _BROWSING: Final[dict[str, dict[str, Any]]] = {
 }
 
 VIEWS: Final = (
-    View("/open/overview", "Return the counts of the server, its memory and its traffic.", overview),
+    View("/open/overview", "Return the counts of the server, its memory and its traffic.", survey),
     View(
         "/open/topics/visible",
         "Return the topics that the user is allowed to see.",
@@ -114,13 +107,13 @@ VIEWS: Final = (
     View(
         _PARTITION + "/letters/reasons",
         "Count dead letters by origin, group and reason, in at most 4 MiB of messages.",
-        count_dead_letters,
+        count_letters,
         READING,
     ),
     View(
         _PARTITION + "/letters/redrive",
         "Send dead letters back to where they came from, for about a second.",
-        redrive_dead_letters,
+        redrive_letters,
         method="POST",
         body=REDRIVING,
         code=Code.SET_STATE,
@@ -128,7 +121,7 @@ VIEWS: Final = (
     View(
         _PARTITION + "/letters/discard",
         "Mark dead letters for deletion, in at most 4 MiB of messages.",
-        discard_dead_letters,
+        discard_letters,
         method="POST",
         body=DISCARDING,
         code=Code.SET_STATE,

@@ -10,7 +10,7 @@ from headstream.core.wire.codes import Code
 from headstream.server.kafka import sessions
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.groups import group_offsets, groups
-from headstream.server.kafka.handlers import cluster, configs, deletion, offsets, produce, topics
+from headstream.server.kafka.handlers import cluster, configs, deletion, offsets, produce, topic_changes
 from headstream.server.kafka.protocol.error_codes import ErrorCode
 from headstream.server.kafka.protocol.group_schemas import SCHEMAS as GROUP_SCHEMAS
 from headstream.server.kafka.protocol.record_schemas import SCHEMAS as RECORD_SCHEMAS
@@ -105,9 +105,9 @@ APIS: Final[dict[int, Api]] = _make(
         "describe_acls": (cluster.describe_acls, RunsOn.LOOP),
         "describe_log_dirs": (cluster.describe_log_dirs, RunsOn.SCAN),
         "list_partition_reassignments": (cluster.list_reassignments, RunsOn.LOOP),
-        "create_topics": (topics.create_topics, RunsOn.WORK),
-        "delete_topics": (topics.delete_topics, RunsOn.WORK),
-        "create_partitions": (topics.create_partitions, RunsOn.WORK),
+        "create_topics": (topic_changes.create_topics, RunsOn.WORK),
+        "delete_topics": (topic_changes.delete_topics, RunsOn.WORK),
+        "create_partitions": (topic_changes.create_partitions, RunsOn.WORK),
         "delete_records": (deletion.delete_records, RunsOn.WORK),
         "describe_configs": (configs.describe_configs, RunsOn.LOOP),
         "alter_configs": (configs.alter_configs, RunsOn.WORK),

@@ -41,7 +41,7 @@ class SaslLogin:
 
 @dataclass(slots=True, kw_only=True)
 class ListenerContext:
-    """What all connections share; `coordinator` has the groups with members."""
+    """Objects that all connections share; `coordinator` has the groups with members."""
 
     dispatcher: Dispatcher
     settings: KafkaSettings

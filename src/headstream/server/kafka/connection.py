@@ -53,7 +53,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedKafka(Protocol):
-    """What all connections of the listener share."""
+    """Objects that all connections of the listener share."""
 
     context: ListenerContext
     workers: Workers
@@ -460,7 +460,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 break
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._notified.wait(), left_s)
-            if fetch.is_patient:
+            if fetch.waits_for_bytes:
                 await asyncio.sleep(min(_AGAIN_S, left_s))
         if fetch.id:
             fetch.finish()

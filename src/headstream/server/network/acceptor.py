@@ -1,4 +1,4 @@
-"""Acceptor: accepts connections on one socket: a few a round of the event loop, at most so many a second of one address.
+"""Acceptor: accepts connections on one socket: a few per round of the event loop, a limited number per second from one address.
 
 The event loop's own server accepts all that have come at once, and reports an encrypted connection only after its handshake:
 a flood would hold the loop, and silent clients all descriptors.

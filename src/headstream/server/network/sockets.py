@@ -16,7 +16,7 @@ from headstream.server.network.addresses import Address
 _JOINED_BYTES: Final = 32 << 10
 """Up to this size, writing one joined copy is faster than writing many pieces."""
 _MOST_HELD: Final = 1.5
-"""So many times its size is what a response may keep in memory; new memory for a copy of 1 MiB takes longer than the copy."""
+"""Most memory that a response holds, as a multiple of its size; new memory for a copy of 1 MiB takes longer than the copy."""
 
 _PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
 """Whether writelines() of asyncio's transports pauses the protocol while much is unsent. In other versions a client that reads

@@ -56,7 +56,7 @@ _C = TypeVar("_C", bound=_Connection)
 
 
 class StreamListener(Generic[_C]):
-    """The connections of one listener over TCP, at most so many; only in the event loop.
+    """The connections of one listener over TCP, up to a maximum; only in the event loop.
 
     Args:
         max_connections: Limit of connections; beyond it the oldest one without a login is closed, else the new one.

@@ -1,1 +1,1 @@
-"""What all transports share of the process: threads and memory."""
+"""Resources of the process that all transports share: threads and memory."""

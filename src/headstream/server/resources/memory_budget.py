@@ -108,7 +108,7 @@ class MemoryBudget:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether so much is held that copying a response, to hold no more than its bytes, is worth its cost."""
+        """Whether memory is short enough to justify copying a response into a buffer of its exact size."""
         return self.held_bytes > self.total_bytes * _IN_USE_SHARE
 
     @property

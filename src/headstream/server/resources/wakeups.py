@@ -1,6 +1,6 @@
 """Wakeups: answers waits in the same round of the event loop as the append that ends them.
 
-append in the event loop -> notify() -> the sender's response -> run(): the responses of those that waited for the message
+append in the event loop -> notify() -> the sender's response -> run(): the responses to clients that waited for the message
 append in another thread -> notify() -> the event loop's next round
 """
 

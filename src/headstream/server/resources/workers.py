@@ -1,4 +1,4 @@
-"""Workers: the threads that answer what must not hold up the event loop.
+"""Workers: the threads for requests that would block the event loop.
 
 scans       what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
 work        what waits for a disk, changes directories, or is big enough to be worth another core

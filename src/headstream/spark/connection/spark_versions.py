@@ -1,4 +1,4 @@
-"""What the versions of PySpark lack that the source and the sink run on; 4.2 has everything.
+"""Features that PySpark's versions lack for the source and the sink; 4.2 has all of them.
 
 4.0, 4.1   have no limits of a micro-batch: Spark asks latestOffset() for the end alone, without a start and a limit
 4.0        has no DataSourceStreamArrowWriter; it hands record batches to each DataSourceArrowWriter, also if it writes a stream
@@ -37,7 +37,7 @@ if TYPE_CHECKING or HAS_LIMITS:
 else:
 
     class ReadLimit:
-        """Stands for the class that this version lacks: Spark creates and asks for none."""
+        """Placeholder for the class that this version lacks; Spark does not use it."""
 
     class SupportsTriggerAvailableNow:
         """As ReadLimit: this version reads everything up to the end in one micro-batch."""

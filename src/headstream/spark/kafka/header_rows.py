@@ -206,7 +206,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
 
 
 def _add_left(headers: pa.ListArray, decoded: KafkaDecoded, strict: bool) -> KafkaDecoded:
-    """Return the blocks with those of the rows that the kernel did not handle."""
+    """Return the blocks, with the rows that the kernel did not handle."""
     flags, dropped = bytearray(decoded.flags), decoded.dropped_count
     blocks = [b""] * len(flags)
     for row, flag in enumerate(decoded.flags):

@@ -100,7 +100,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
 
 
 def parse_write_options(options: Mapping[str, str]) -> KafkaWriteOptions:
-    """Return the validated options of a write. Arguments and errors are those of parse_read_options()."""
+    """Return the validated options of a write. Arguments and errors are as for parse_read_options()."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, _SINK)
     topic = given.get("topic")

@@ -1,4 +1,4 @@
-"""Reading: our columns, computed from those of Spark's Kafka source.
+"""Reading: our columns, computed from the columns of Spark's Kafka source.
 
     ours                       Kafka's
     stream, topic              the name up to its first dot, and after it; no stream without a dot, or if it is a path

@@ -114,7 +114,7 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
 
 
 def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    """Check a query's sources before it starts: its trigger, and that its Kafka topics are those of its checkpoint."""
+    """Check a query's sources before it starts: its trigger, and that its Kafka topics match its checkpoint."""
     from headstream.spark.kafka.recreated_topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)

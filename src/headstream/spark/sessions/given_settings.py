@@ -32,7 +32,7 @@ _OPTIONS: Final = {
 _LINE: Final = re.compile(r"\s*(spark\.[^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 
 _launched: dict[str, str] = {}
-"""Settings with which this process has started its JVM: in the JVM they look like those of spark-submit."""
+"""Settings with which this process has started its JVM: in the JVM they look like settings of spark-submit."""
 
 
 def note_launched(settings: Mapping[str, str]) -> None:

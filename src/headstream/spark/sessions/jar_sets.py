@@ -1,4 +1,4 @@
-"""The sets of jars that Spark needs for Delta, Kafka and object stores, and those of servers for tests."""
+"""The sets of jars that Spark needs for Delta, Kafka and object stores, and the jars of servers for tests."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ AZURE: Final = JarSet(
         Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
     ),
 )
-"""Spark's access to Azure, tested with the set of Spark. What else hadoop-azure declares, Spark has, or only wasb:// used."""
+"""Spark's access to Azure, tested with the set of Spark. Spark has its other dependencies, or only wasb:// used them."""
 _GOOGLE: Final = {
     "com.google.cloud.bigdataoss": {"gcs-connector": "hadoop3-2.2.26", "gcsio": "2.2.26", "util": "2.2.26",
                                     "util-hadoop": "hadoop3-2.2.26"},
@@ -131,7 +131,7 @@ NAMENODE: Final = JarSet(
 YARN: Final = JarSet(
     "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
 )
-"""What YARN's servers need beside NAMENODE, which contains them, for tests."""
+"""Jars that YARN's servers need besides NAMENODE, for tests."""
 POSTGRESQL: Final = JarSet("postgresql", (Jar("org.postgresql", "postgresql", "42.7.8"),))
 """The JDBC driver with which Spark reads PostgreSQL."""
 MARIADB: Final = JarSet("mariadb", (Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),))

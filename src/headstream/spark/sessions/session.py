@@ -73,7 +73,7 @@ def session(
         app_name: Its name in Spark; by default that of spark-submit, else `headstream`.
         master: The master; by default spark.master of `config`, of spark-submit or spark-defaults.conf,
             SPARK_MASTER, else `local[*]`.
-        config: Spark settings; they override those of spark-submit, which override the defaults. Java options
+        config: Spark settings; they override spark-submit's, which override the defaults. Java options
             of the driver are joined with ours.
         jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2: 4.3 starts without them, with a warning.
         with_jars: Names of more sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`, `gs://`.

@@ -17,7 +17,7 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits
 from headstream.core.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 from headstream.errors import HeadstreamError, LogError, NotALogError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.staged.staging import Chunk, Manifest, StagedPart
 from headstream.spark.connection.server_connections import caller_of

@@ -106,8 +106,8 @@ class _Sink:
     def abort(self, writer: str, epoch: int, messages: Sequence[TaskMessage]) -> None:
         options = self.options
         parts = [message.staged.part for message in messages if message.staged.part is not None]
-        is_gone = self.log.abort(writer, epoch, parts)
-        if is_gone and writer.startswith(ONCE) and options.bad_rows_path is not None:
+        is_discarded = self.log.abort(writer, epoch, parts)
+        if is_discarded and writer.startswith(ONCE) and options.bad_rows_path is not None:
             discard_bad_rows(options.bad_rows_path, writer, epoch)
 
 

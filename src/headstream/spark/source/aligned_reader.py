@@ -49,7 +49,7 @@ def make_aligned_source(
     than reading and decoding them. The class contains the function, because options are visible in query plans.
 
     Args:
-        name: The format's name; its options are those of `headstream`.
+        name: The format's name; it has the options of `headstream`.
         schema: The converted columns, as Spark's DDL.
         convert: Runs in each task, on the rows that `headstream` would return.
     """

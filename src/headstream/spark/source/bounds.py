@@ -76,7 +76,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
 
 
 def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
-    """Return where a batch read ends; `latest` by default. Arguments and errors are those of parse_starting()."""
+    """Return where a batch read ends; `latest` by default. Arguments and errors are as for parse_starting()."""
     option = _one_of(given, ENDING_OPTIONS)
     if option != "endingOffsets":
         return _parse_times(option, given[option.lower()], subscription, or_latest=True)
@@ -131,7 +131,9 @@ def _parse_partitions(option: str, text: str, subscription: Subscription, advice
         raise InvalidOptionError(f"{option} cannot be read: {text!r}", advice=advice) from None
     for partition in partitions:
         if not subscription.has(partition):
-            raise InvalidOptionError(f"{option} names {partition}, which {subscription.option} does not", advice="Add it there")
+            raise InvalidOptionError(
+                f"{option} names {partition}, which is not in {subscription.option}", advice="Add it to that option"
+            )
     return partitions
 
 

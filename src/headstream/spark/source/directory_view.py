@@ -69,7 +69,7 @@ class DirectoryView(LogView):
                 return 0
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within so many bytes; the first send's end if it is larger.
+        """Return the end of the last send within a number of bytes; the first send's end if it is larger.
 
         With a damaged index it is the partition's end.
         """

@@ -12,6 +12,7 @@ lossless; a VARIANT widens small ints and hides all but the last value of a key.
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import pyarrow as pa
@@ -37,7 +38,6 @@ _HEADER: Final = pa.struct(
 )
 _ARRAY: Final = pa.list_(pa.field("element", _HEADER, nullable=False))
 _MAP: Final = pa.map_(pa.string(), pa.field("value", _VARIANT, nullable=False))
-_KINDS: Final = pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 
 HEADERS_REPEATED: Final = pa.field("headers_repeated", pa.bool_())
 """Whether some key occurs more than once."""
@@ -52,6 +52,12 @@ _TYPES: Final[dict[HeaderType, pa.DataType]] = {
     "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
     "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(), "binary": pa.binary(),
 }  # fmt: skip
+
+
+@functools.cache
+def _kind_names() -> pa.Array:
+    """Return the names of kinds by code. pyarrow imports pandas for it, which the process that plans a stream does not need."""
+    return pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 
 
 def header_array(columns: Columns, shape: HeaderShape) -> pa.Array:
@@ -73,7 +79,7 @@ def list_array(lists: HeaderLists, shape: HeaderShape) -> pa.Array:
         variants = pa.StructArray.from_arrays([values, metadata], fields=list(_VARIANT))
         entries = pa.StructArray.from_arrays([keys, variants], fields=[_MAP.key_field, _MAP.item_field])
         return pa.Array.from_buffers(_MAP, len(lists.repeated), [None, pa.py_buffer(lists.offsets)], children=[entries])
-    kinds = _KINDS.take(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(lists.kinds)]))
+    kinds = _kind_names().take(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(lists.kinds)]))
     headers = pa.StructArray.from_arrays([keys, kinds, values], fields=list(_HEADER))
     return pa.Array.from_buffers(_ARRAY, len(lists.repeated), [None, pa.py_buffer(lists.offsets)], children=[headers])
 

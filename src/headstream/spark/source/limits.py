@@ -40,7 +40,7 @@ class Sizes(Protocol):
         ...
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within so many bytes; the first send's end if it is larger."""
+        """Return the end of the last send within a number of bytes; the first send's end if it is larger."""
         ...
 
 

@@ -20,7 +20,7 @@ class SeenTopic(NamedTuple):
     """A topic at a refresh.
 
     Args:
-        identity: Identifies it among those of its name, across purges and deletions.
+        identity: Identifies it among topics of its name, across purges and deletions.
         generations: The same for each of its partitions.
     """
 
@@ -87,7 +87,7 @@ class LogView(ABC):
 
     @abstractmethod
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within so many bytes; the first send's end if it is larger.
+        """Return the end of the last send within a number of bytes; the first send's end if it is larger.
 
         With a damaged index it is the partition's end.
         """

@@ -15,7 +15,7 @@ maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerD
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
-Names and meanings are those of Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
+Names and meanings are as in Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
 message by default. Kafka's begin at the latest, which silently skips messages sent before the query's first run;
 here that has to be requested.
 """

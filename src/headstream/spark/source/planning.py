@@ -14,7 +14,6 @@ from headstream.spark.source.log_view import LogView
 from headstream.spark.source.offsets import OffsetRange, TopicPartition
 from headstream.spark.source.options import SourceOptions
 from headstream.spark.source.reader import ReadPart, ReadTask, read_task
-from headstream.spark.source.server_view import ServerView
 from headstream.spark.source.tasks import plan_ranges, plan_tasks
 from headstream.spark.workers.memory import freeze_objects
 
@@ -34,6 +33,8 @@ def open_view(options: SourceOptions) -> LogView:
         _LOGGER.info("the filter is evaluated by %s, on stored bytes: %s", place, options.where.text)
     if isinstance(options.log, str):
         return DirectoryView(options.log, options.subscription)
+    from headstream.spark.source.server_view import ServerView  # it imports the client, which reading a directory does not need
+
     return ServerView(options.log, options.subscription)
 
 

@@ -40,7 +40,7 @@ class ReadPart:
     """A range and the partition it was planned for.
 
     Args:
-        incarnation: Identifies the partition among those of its name: its directory, or its generation at a server.
+        incarnation: Identifies the partition among partitions of its name: its directory, or its generation at a server.
     """
 
     range: OffsetRange

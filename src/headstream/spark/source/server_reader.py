@@ -1,6 +1,6 @@
 """Tasks on executors for a log behind a server: ranges of offsets -> stored messages, one fetch ahead.
 
-The server applies a filter, and sends what matches. Its bytes are decoded like those of files (reader.py).
+The server applies a filter, and sends the messages that match. Its bytes are decoded like files (reader.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headstream.core.filters.filter import Filter
 from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PollingStrategy
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 from headstream.core.wire.statuses import Status
 from headstream.errors import (
     HeaderError,

@@ -11,7 +11,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.topology import Topic
 from headstream.core.wire.extensions.messages import MeasuredRange, MeasureRange
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 from headstream.errors import CorruptSendError, NotALogError
 from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.source.log_view import LogView, SeenTopic
@@ -64,7 +64,7 @@ class ServerView(LogView):
         return self._measure(partition, from_offset, until_offset, 0).size_bytes
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within so many bytes; the first send's end if it is larger."""
+        """Return the end of the last send within a number of bytes; the first send's end if it is larger."""
         return self._measure(partition, from_offset, _LAST_OFFSET, size_bytes).reached_offset
 
     def _measure(self, partition: TopicPartition, from_offset: int, until_offset: int, size_bytes: int) -> MeasuredRange:

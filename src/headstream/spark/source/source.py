@@ -44,7 +44,6 @@ from pyspark.sql.types import (
 from headstream.core.codec.batch.results import HeaderType, WantedHeader
 from headstream.errors import InvalidOptionError
 from headstream.spark.connection.spark_versions import HAS_LIMITS
-from headstream.spark.sink.sink import HeadstreamStreamWriter, HeadstreamWriter
 from headstream.spark.source.bounds import resolve
 from headstream.spark.source.options import HeaderShape, RowShape, SourceOptions, parse_options
 from headstream.spark.source.planning import open_view, plan_partitions, read_partition
@@ -117,10 +116,14 @@ class HeadstreamDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame."""
+        from headstream.spark.sink.sink import HeadstreamWriter  # it imports pandas, which processes that read do not need
+
         return HeadstreamWriter(self._given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return the writer of a stream."""
+        from headstream.spark.sink.sink import HeadstreamStreamWriter
+
         return HeadstreamStreamWriter(self._given, schema, overwrite)
 
     def _check_schema(self, schema: StructType) -> SourceOptions:

@@ -34,7 +34,7 @@ def plan_ranges(
 
     Args:
         end: Where each partition ends; only these are read.
-        available: What each partition holds now.
+        available: Offsets that each partition holds now.
         is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
         on_loss: Called with a range of which offsets are skipped, their number, and what exists.
 
@@ -108,7 +108,7 @@ def _split_all(costs: Mapping[OffsetRange, int], size: int) -> list[tuple[Offset
 
 
 def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Return a range in so many pieces of nearly equal size."""
+    """Return a range divided into pieces of nearly equal size."""
     edges = [part.from_offset + part.count * number // pieces for number in range(pieces + 1)]
     return [OffsetRange(*part.topic_partition, edges[number], edges[number + 1]) for number in range(pieces)]
 

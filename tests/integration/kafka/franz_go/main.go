@@ -36,4 +36,8 @@ func main() {
 	if err := consumer.CommitUncommittedOffsets(ctx); err != nil { panic(err) }
 	consumer.Close()
 	fmt.Println("read", next)
+	admin, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), login)
+	if err != nil { panic(err) }
+	askAsConsole(ctx, admin, os.Args[2], "go")
+	admin.Close()
 }

@@ -120,7 +120,9 @@ def test_permission_of_a_topic_opens_its_operations_there(name: str, operations:
     ],
     ids=["none", "empty", "a stream without anything", "a topic without anything", "all"],
 )
-def test_what_was_not_given_is_refused(permissions: Permissions | None, operations: set[str]) -> None:
+def test_an_operation_is_refused_when_no_permission_was_given_for_it(
+    permissions: Permissions | None, operations: set[str]
+) -> None:
     assert allowed(permissions) == operations
 
 

@@ -20,7 +20,7 @@ from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
-from headstream.core.wire.extensions.topics import ChangeTopicOptions, CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import ChangeTopicOptions, CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import (

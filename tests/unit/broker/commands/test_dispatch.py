@@ -231,7 +231,7 @@ SENT = bytes(16) + struct.pack("<I", 0) + struct.pack("<I", 5) + b"hello"
 
 @pytest.mark.parametrize("client", LOGINS)
 @pytest.mark.parametrize("surplus", [0, 1, 4])
-def test_whole_conversation_is_understood_when_bytes_follow_each_request(
+def test_dispatch_understands_a_whole_conversation_when_surplus_bytes_follow_each_request(
     server: Server, root: Peer, client: str, surplus: int
 ) -> None:
     peer, tail = server.connect(), bytes([1]) * surplus

@@ -30,7 +30,7 @@ from headstream.core.wire.extensions.messages import (
     ListStates,
     SetState,
 )
-from headstream.core.wire.extensions.topics import (
+from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetIdentity,

@@ -39,7 +39,7 @@ from headstream.core.wire.extensions.groups import (
     ReportMember,
     SeekGroup,
 )
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.errors import ClosedError, GroupInUseError
 from tests.support.server.servers import Peer, Server

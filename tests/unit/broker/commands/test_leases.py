@@ -21,7 +21,7 @@ from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliv
 from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
 from headstream.core.wire.extensions.leases import ChangedLease, LeasedOffsets, LeaseMessages, SettleLeases
 from headstream.core.wire.extensions.messages import AppendMessages
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, GroupInUseError, InvalidOptionError, OffsetOutOfRangeError, PermissionDeniedError

@@ -21,7 +21,7 @@ from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
 from headstream.core.wire.extensions.messages import SetState
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from tests.support.server.servers import Peer, Server

@@ -19,7 +19,7 @@ from headstream.core.wire.commands.partitions import CreatePartitions, DeletePar
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.errors import LimitError
 from headstream.log.catalog.catalog import Catalog
 from headstream.log.catalog.state_records import put_states

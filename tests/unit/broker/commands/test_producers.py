@@ -17,7 +17,7 @@ from headstream.core.wire.commands.permissions import Permissions, StreamPermiss
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.refusals import status_of
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.checks.backup import Backup

@@ -24,7 +24,7 @@ from headstream.core.wire.extensions.messages import (
     SetState,
     WaitMessages,
 )
-from headstream.core.wire.extensions.topics import (
+from headstream.core.wire.extensions.topic_options import (
     CreateOpenTopic,
 )
 from headstream.core.wire.records import Command

@@ -77,7 +77,9 @@ def test_logout_leaves_the_connection_to_ping_and_log_in(server: Server) -> None
         (LoginWithToken("x" * 101), 53),
     ],
 )
-def test_login_is_refused(server: Server, login: Command[Any], status: int) -> None:
+def test_login_is_refused_with_its_status_when_its_user_password_or_token_is_not_valid(
+    server: Server, login: Command[Any], status: int
+) -> None:
     server.add_user("inactive", EVERYTHING, INACTIVE)
     peer = server.connect()
     assert peer.status(login) == status

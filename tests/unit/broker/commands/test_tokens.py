@@ -51,7 +51,9 @@ def test_token_is_refused_from_its_expiry_on_and_forgotten_by_a_sweep(server: Se
         (DeleteToken("ab"), 50),
     ],
 )
-def test_token_command_is_refused(server: Server, command: Command[Any], status: int) -> None:
+def test_a_command_on_tokens_is_refused_with_its_status_and_changes_nothing(
+    server: Server, command: Command[Any], status: int
+) -> None:
     root = server.root()
     root.ask(CreateToken("own", 0))
     assert root.status(command) == status

@@ -20,7 +20,7 @@ from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroup
 from headstream.core.wire.extensions.groups import EnterGroup
 from headstream.core.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
 from headstream.core.wire.extensions.messages import AppendMessages, SetState
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.errors import GroupNotFoundError, OffsetOutOfRangeError
 from tests.support.server.servers import Peer, Server
 

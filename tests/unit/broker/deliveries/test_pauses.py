@@ -20,7 +20,7 @@ from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, SeekGroup
 from headstream.core.wire.extensions.leases import ChangedLease, LeasedMessages, LeaseMessages, RefusedChanges, SettleLeases
 from headstream.core.wire.extensions.messages import AppendMessages
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.log.opening import close_log
 from tests.support.server.servers import Peer, Server
 

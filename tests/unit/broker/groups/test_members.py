@@ -28,7 +28,7 @@ def test_a_silent_member_is_out_when_others_report_and_may_join_again() -> None:
     assert len(membership.report(1, PARTITIONS, 62).partitions) == 2
 
 
-def test_a_silent_member_alone_stays() -> None:
+def test_report_keeps_a_silent_member_when_it_is_the_only_one() -> None:
     membership = GroupMembers()
     membership.join(1, 60, 0)
     membership.report(1, PARTITIONS, 0)

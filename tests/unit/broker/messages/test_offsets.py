@@ -27,7 +27,7 @@ from headstream.core.wire.extensions.groups import (
     SeekGroup,
 )
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.errors import ConsumersLimitError
 from tests.support.server.servers import Peer, Server

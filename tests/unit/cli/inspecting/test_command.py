@@ -115,7 +115,7 @@ def test_every_format_is_recognised_whole(name: str) -> None:
         assert 0 <= field.at <= field.at + field.size_bytes <= len(data)
 
 
-def test_every_format_has_an_input_here() -> None:
+def test_inputs_cover_every_format_that_inspect_recognizes() -> None:
     assert {dialect for dialect, _ in INPUTS.values()} == FORMATS.keys() - {"iggy-request"}
 
 
@@ -142,7 +142,7 @@ def test_fields_stand_at_their_bytes_and_headers_with_their_kinds() -> None:
         ("index", 40, "the entry at byte 32 is invalid"),
     ],
 )
-def test_what_is_wrong_without_breaking_is_noted_by_its_place(name: str, at: int, text: str) -> None:
+def test_inspect_notes_the_place_of_a_wrong_byte_that_decoding_survives(name: str, at: int, text: str) -> None:
     dialect, data = INPUTS[name]
     found = recognize(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
     assert (found.dialect, found.fault) == (dialect, None)

@@ -25,7 +25,7 @@ from headstream.replicate.codec import (
     metadata_message,
 )
 from headstream.replicate.schemas.explanation import Explainer
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 
 COLUMNS = (
     ColumnMetadata("ID", 1, "INT4", primary_key_position=1, nullable=False),
@@ -124,7 +124,7 @@ def test_inspect_ends_with_1_where_a_message_is_broken_and_explains_the_others()
 
 
 def test_inspect_finds_schemas_in_a_zone(tmp_path: Path) -> None:
-    SchemaZone(tmp_path / "zone").add(ZoneEntry(METADATA, 1, "cdc/metadata", 1, 0))
+    SchemaStore(tmp_path / "zone").add(StoredSchema(METADATA, 1, "cdc/metadata", 1, 0))
     (tmp_path / "dt").write_bytes(data_message(METADATA, CHANGE))
     (found,) = listed(tmp_path / "dt", "--zone", tmp_path / "zone")
     assert found["table"] == "SHOP.ORDERS"

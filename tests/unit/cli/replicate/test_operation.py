@@ -32,7 +32,9 @@ def run(work: Work, command: str, *arguments: str) -> Any:
     return json.loads(result.output)
 
 
-def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_and_parked_name_failing_tables_and_mirrors_while_the_pipeline_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
         raise StorageError("no space left", where=str(self.path))
 
@@ -40,7 +42,16 @@ def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path
     work = Work(tmp_path)
     monkeypatch.setattr(DeltaLakeEngine, "merge", fail)
     work.process(work.raw(message.value for message in plain(source)), 0)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    behind = {
+        "table": "SHOP.tags",
+        "name": "SHOP.tags",
+        "delta_version": 4,
+        "lag_seconds": 7.5,
+        "refused": False,
+        "reason": "no answer",
+    }
+    iceberg = {"tables": [behind], "waiting": 1}
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us, iceberg=iceberg)
     status = run(work, "status")
     assert [found["table"] for found in status["failing_tables"]] == ["SHOP.customers", "SHOP.order_lines"]
     assert status["waiting"] == status["parked"] == sum(message.role == "data" for message in plain(source))
@@ -52,6 +63,8 @@ def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path
     assert "no space left" in parked_batches[0]["reason"]
     table = CliRunner().invoke(replicate, ["status", "--checkpoint", str(work.config.checkpoint)], catch_exceptions=False)
     assert "SHOP.customers" in table.output
+    assert "1 tables, 1 behind" in table.output
+    assert any("SHOP.tags" in line and "7.5" in line and "no answer" in line for line in table.output.splitlines())
     work.close()
 
 
@@ -93,8 +106,8 @@ def test_redrive_takes_the_name_that_the_target_has(tmp_path: Path) -> None:
     work.send(data_message(table, make_change(1)))
     work.processor.sweep()
     work.send(metadata_message(table))
-    work.zone.scan()
-    note_targets(work.ledger, work.zone, rules)
+    work.schema_store.scan()
+    note_targets(work.ledger, work.schema_store, rules)
     assert run(work, "redrive", "--dry-run", "--table", "warehouse.stock")[0]["table"] == "warehouse.stock"
     assert run(work, "redrive", "--table", "warehouse.stock")["messages"] == 1
     work.processor.sweep()

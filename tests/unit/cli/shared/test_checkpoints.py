@@ -24,7 +24,7 @@ def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
     work = Work(tmp_path)
     work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
     monkeypatch.chdir(tmp_path)
-    note_status(work.ledger, "ended", work.summary, work.zone.directory.relative_to(tmp_path), work.now_us)
+    note_status(work.ledger, "ended", work.summary, work.schema_store.directory.relative_to(tmp_path), work.now_us)
     monkeypatch.chdir("/")
     found = run(work, "schemas")
     assert {row["table"] for row in found} == {"SHOP.customers", "SHOP.order_lines"}
@@ -36,7 +36,7 @@ def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
 
 def test_commands_take_the_checkpoint_and_its_store_from_the_pipelines_file(tmp_path: Path) -> None:
     work = Work(tmp_path)
-    note_status(work.ledger, "ended", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "ended", work.summary, work.schema_store.directory, work.now_us)
     file = tmp_path / "pipeline.toml"
     file.write_text('checkpoint = "checkpoint"\ntopics = ["cdc/data"]\n')  # the rest is on the command line of `run`
 

@@ -29,6 +29,6 @@ def test_start_refuses_what_means_nothing_to_the_command(text: str) -> None:
         start_parameter("first").convert(text, None, None)
 
 
-def test_lists_are_read() -> None:
+def test_parse_states_reads_a_list_of_states_and_all() -> None:
     assert parse_states("Available, poisoned,unknown(7)") == ("available", "poisoned", "unknown(7)")
     assert parse_states("all") is None

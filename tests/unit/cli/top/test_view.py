@@ -22,7 +22,7 @@ def test_screen_shows_as_many_rows_as_it_has_lines() -> None:
     assert "Groups of 100 topics by lag" in show(overview, 24, watched_count=100)
 
 
-def test_quantities_are_short() -> None:
+def test_format_count_shows_large_numbers_in_few_characters() -> None:
     assert [format_count(value) for value in (0, 0.25, 9, 9999, 12_345, 4_560_000, 999_900)] == [
         "0",
         "0.2",

@@ -12,7 +12,7 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 from headstream.client.consumer.async_consumer import AsyncConsumer
-from tests.unit.client.test_async_client import run, send
+from tests.support.async_clients import run, send
 
 
 def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None:

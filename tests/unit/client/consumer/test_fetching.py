@@ -49,7 +49,7 @@ def test_partitions_take_turns() -> None:
     assert fetching.next_polls() == [(1, 1), (2, 10), (3, 21)]
 
 
-def test_what_was_stepped_over_goes_with_the_message_before() -> None:
+def test_committable_includes_skipped_offsets_with_the_message_before_them() -> None:
     fetching = Fetching({1: 0})
     feed(fetching, 1, 0, 1, next_offset=9)
     deliver(fetching)
@@ -60,13 +60,13 @@ def test_what_was_stepped_over_goes_with_the_message_before() -> None:
     assert fetching.committable() == {1: 9}
 
 
-def test_what_was_stepped_over_alone_is_done_at_once() -> None:
+def test_committable_includes_skipped_offsets_at_once_when_no_message_was_fetched() -> None:
     fetching = Fetching({1: 0, 2: 0})
     feed(fetching, 1, next_offset=7)
     assert fetching.committable() == {1: 7}
 
 
-def test_what_was_stepped_over_waits_for_a_message_in_hand() -> None:
+def test_committable_includes_skipped_offsets_only_when_the_delivered_message_is_finished() -> None:
     fetching = Fetching({1: 0})
     feed(fetching, 1, 0)
     deliver(fetching)

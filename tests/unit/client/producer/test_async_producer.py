@@ -12,7 +12,7 @@ import headstream as hs
 from headstream.broker.messages.messages import Messages
 from headstream.client.async_client import AsyncClient
 from headstream.core.model.producers import Appended
-from tests.unit.client.test_async_client import run
+from tests.support.async_clients import run
 
 
 def test_a_message_whose_send_was_cancelled_while_it_awaited_room_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,14 +161,14 @@ def test_what_is_not_a_message_is_refused_with_its_place(members: dict[str, Any]
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b'{"messages": 5}', b"\xff", b"[" * 100_000, b'{"partitioning": 3, "messages": []}']
 )
-def test_what_is_not_a_document_is_refused(data: bytes) -> None:
+def test_decode_refuses_json_that_is_not_a_document_of_messages(data: bytes) -> None:
     with pytest.raises(DecodeError):
         json_transport.decode_sent(data)
     with pytest.raises(DecodeError):
         json_transport.decode_polled(data)
 
 
-def test_partitioning_refuses_what_is_none() -> None:
+def test_partitioning_refuses_unknown_kinds_and_values_of_a_wrong_length() -> None:
     for kind, value in [("balanced", "AQ=="), ("partition_id", "AQ=="), ("messages_key", ""), ("random", "")]:
         document = {"partitioning": {"kind": kind, "value": value}, "messages": []}
         with pytest.raises(DecodeError, match="partitioning"):

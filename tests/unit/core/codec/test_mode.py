@@ -40,7 +40,7 @@ def test_an_environment_that_does_not_ask_changes_nothing(value: str) -> None:
     assert said == run("from headstream.core.codec import mode; print(mode.describe())")
 
 
-def test_describe_says_what_runs() -> None:
+def test_describe_says_whether_the_kernels_are_compiled() -> None:
     expected = "kernels compiled, checksums by " if mode.compiled() else "kernels interpreted"
     assert mode.describe().startswith(expected)
 

@@ -67,7 +67,7 @@ def test_typed_values_are_equal_when_kind_and_bytes_are() -> None:
     assert hs.bool(True) == True  # noqa: E712
 
 
-def test_values_are_frozen() -> None:
+def test_header_values_cannot_be_changed() -> None:
     value = hs.uint8(3)
     with pytest.raises(AttributeError, match="frozen: data cannot be set"):
         value.data = b"x"

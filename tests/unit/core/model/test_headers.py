@@ -30,14 +30,14 @@ def test_a_repeated_key_gives_its_last_value_and_all_on_request() -> None:
     assert not hs.Headers({"a": 1}).repeated
 
 
-def test_order_and_repeats_are_kept() -> None:
+def test_headers_keep_the_order_and_the_repeats_of_their_keys() -> None:
     assert [(name, value.value) for name, value in REPEATED.items()] == [("a", 1), ("b", "x"), ("a", 2), ("c", None)]
     assert REPEATED.keys() == tuple(REPEATED) == ("a", "b", "c")
     assert [value.value for value in REPEATED.values()] == [1, "x", 2, None]
     assert len(REPEATED) == 4
 
 
-def test_looking_for_a_key() -> None:
+def test_headers_find_a_key_and_its_first_value() -> None:
     assert "a" in REPEATED
     assert "A" not in REPEATED
     assert 5 not in REPEATED
@@ -95,7 +95,7 @@ def test_keys_of_1_to_255_bytes_are_kept_as_they_are(key: str) -> None:
     [("", "this one has 0"), ("k" * 256, "this one has 256"), ("ü" * 128, "this one has 256"), ("\ud800", "be encoded as UTF-8"),
      (5, "a header key is a str, not int"), (b"k", "not bytes"), (None, "not NoneType")],
 )  # fmt: skip
-def test_other_keys_are_refused(key: Any, text: str) -> None:
+def test_headers_refuse_a_key_that_is_not_text_or_has_a_wrong_length(key: Any, text: str) -> None:
     with pytest.raises(hs.HeaderError, match=text):
         hs.Headers({key: 1})
 

@@ -43,7 +43,7 @@ def test_a_put_never_wraps_or_converts(put: str, value: Any) -> None:
         getattr(hs.Headers(), put)("k", value)
 
 
-def test_one_is_for_keys_that_do_not_repeat() -> None:
+def test_one_returns_the_value_of_a_key_and_refuses_a_key_that_repeats() -> None:
     headers = hs.Headers([("a", 1), ("b", 2), ("a", 3)])
     assert headers.one("b") == 2
     with pytest.raises(HeaderError, match="'a' occurs 2 times"):

@@ -86,7 +86,7 @@ def test_state_names_are_those_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 256])
-def test_states_are_bytes(wrong: int) -> None:
+def test_message_refuses_a_state_that_does_not_fit_a_byte(wrong: int) -> None:
     with pytest.raises(hs.InvalidInputError, match=f"state {wrong} is not"):
         hs.Message(payload=b"", state=wrong)  # type: ignore[arg-type]
 

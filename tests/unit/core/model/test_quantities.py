@@ -73,7 +73,7 @@ def test_parse_size_bytes_refuses_the_rest(spelled: Any) -> None:
         parse_size_bytes(spelled)
 
 
-def test_units_rise() -> None:
+def test_duration_units_are_listed_from_the_shortest_to_the_longest() -> None:
     assert DURATION_UNITS_US == {
         "us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000,
         "M": 2_630_016_000_000, "y": 31_557_600_000_000,

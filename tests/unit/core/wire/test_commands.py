@@ -105,7 +105,7 @@ def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command
 
 
 @pytest.mark.parametrize("command", [command for command in EXAMPLES if command.entry().route], ids=id_of)
-def test_a_command_is_itself_over_http(command: Command[Any]) -> None:
+def test_a_command_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
     asked = command.to_json()
     found = find_route(asked.method, asked.path)
     assert found is not None

@@ -27,7 +27,7 @@ from headstream.core.wire.extensions import (
     leases,
     messages,
     producers,
-    topics,
+    topic_options,
 )
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
@@ -39,9 +39,9 @@ BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")
 SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", headers=Headers({"a": 1}))])
 STORED = encode_polled([Message(payload=b"x", offset=3, timestamp=1, state=MessageState.POISONED)])
 RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
-TOPIC = topics.OpenTopic(
+TOPIC = topic_options.OpenTopic(
     *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
-    partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
+    partitions=(topic_options.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
     summary_headers="tenant,user_id",
     deletion_grace_us=5,
     legal_hold=True,
@@ -97,16 +97,16 @@ EXAMPLES: list[Command[Any]] = [
     leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}, pause_failures=1, pause_attempts=2, pause_us=3),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED,), pause_failures=1, pause_attempts=2, pause_us=3),
-    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True, None, None, True),
-    topics.CreateOpenTopic("shop", "orders", 0),
-    topics.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
-    topics.GetOpenTopic("shop", "orders"),
-    topics.ListOpenTopics(),
-    topics.ListOpenTopics("shop"),
-    topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
-    topics.ChangeTopicOptions("shop", "orders", {"summary_headers": "tenant"}),
-    topics.RenameTopic("shop", 1, "purchases"),
-    topics.GetIdentity(),
+    topic_options.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True, None, None, True),
+    topic_options.CreateOpenTopic("shop", "orders", 0),
+    topic_options.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
+    topic_options.GetOpenTopic("shop", "orders"),
+    topic_options.ListOpenTopics(),
+    topic_options.ListOpenTopics("shop"),
+    topic_options.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
+    topic_options.ChangeTopicOptions("shop", "orders", {"summary_headers": "tenant"}),
+    topic_options.RenameTopic("shop", 1, "purchases"),
+    topic_options.GetIdentity(),
     epochs.StageBatch("query", 5, "part-0", 1 << 33, "s", "t", 1, True, SENT),
     epochs.CommitEpoch("a/query", 5, (RECEIPT, RECEIPT)),
     epochs.GetEpoch("query"),
@@ -154,10 +154,10 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.AppendMessages, messages.FirstOffset(77)),
     (messages.MeasureRange, messages.MeasuredRange(1 << 40, 7)),
     (messages.ListStates, (messages.StateChange(3, 99, "why", "ann", 5),)),
-    (topics.GetOpenTopic, TOPIC),
-    (topics.GetOpenTopic, None),
-    (topics.ListOpenTopics, (TOPIC, TOPIC)),
-    (topics.GetIdentity, topics.Identity("")),
+    (topic_options.GetOpenTopic, TOPIC),
+    (topic_options.GetOpenTopic, None),
+    (topic_options.ListOpenTopics, (TOPIC, TOPIC)),
+    (topic_options.GetIdentity, topic_options.Identity("")),
     (epochs.StageBatch, RECEIPT),
     (epochs.CommitEpoch, epochs.CommittedEpoch(5)),
     (epochs.GetEpoch, None),
@@ -198,7 +198,7 @@ def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Com
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
-def test_an_extension_is_itself_over_http(command: Command[Any]) -> None:
+def test_an_extension_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
     asked = command.to_json()
     found = find_route(asked.method, asked.path)
     assert found is not None
@@ -246,8 +246,8 @@ def test_what_older_clients_and_servers_leave_out_has_its_default() -> None:
         (leases.SettleLeases("s", "t", "g", 1, (replace(GIVEN_UP, reason="bad luck"),)), 4),
         (leases.SettleLeases("s", "t", "g", 1, (replace(ACKED, step=LeaseStep.EXTENDED, delay_us=1 << 60),)), 4),
         (leases.SettleLeases("s", "t", "g", 1, (ACKED,) * 20_001), 4),
-        (topics.CreateOpenTopic("s", "", 1), 2014),
-        (topics.CreateOpenTopic("s", "t", 1001), 2015),
+        (topic_options.CreateOpenTopic("s", "", 1), 2014),
+        (topic_options.CreateOpenTopic("s", "t", 1001), 2015),
         (epochs.CommitEpoch("", 1, ()), 4),
         (epochs.StageBatch("w", 1, "p", 0, "s", "t", 1, True, b""), 4009),
     ],

@@ -16,7 +16,7 @@ from tests.support.log.staged import (
 )
 
 
-def test_what_commits_once_is_forgotten_after_a_day_and_what_comes_back_is_not(tmp_path: Path) -> None:
+def test_commits_forget_a_writer_after_a_day_when_it_has_committed_only_once(tmp_path: Path) -> None:
     make_log(tmp_path, {ORDERS: 2})
     now = [1_000_000]
     log = open_log(tmp_path)

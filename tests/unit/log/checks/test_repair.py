@@ -105,7 +105,7 @@ def test_a_torn_message_behind_a_missing_index_is_set_aside_with_its_send(direct
 
 def test_a_strange_file_is_set_aside_not_deleted(directory: str) -> None:
     (Path(directory) / "notes.txt").write_bytes(b"mine")
-    assert [(finding.kind, finding.is_damage) for finding in verify(directory)] == [(FindingKind.FILE_STRANGE, False)]
+    assert [(finding.kind, finding.is_damage) for finding in verify(directory)] == [(FindingKind.FILE_UNKNOWN, False)]
     repair_partition(directory, FILES)
     (kept,) = Path(directory).glob("notes.txt.set-aside-*")
     assert kept.read_bytes() == b"mine"

@@ -128,7 +128,7 @@ def test_directories_are_held_against_the_catalog(root: Path) -> None:
     shutil.rmtree(partition)
     (root / "streams" / "9" / "9").mkdir(parents=True)
     found = {(finding.kind, finding.is_damage) for finding in verify_log(root)}
-    assert found == {(FindingKind.DIRECTORY_MISSING, True), (FindingKind.DIRECTORY_STRANGE, False)}
+    assert found == {(FindingKind.DIRECTORY_MISSING, True), (FindingKind.DIRECTORY_UNKNOWN, False)}
 
 
 def test_a_damaged_committed_offset_is_a_finding(root: Path) -> None:

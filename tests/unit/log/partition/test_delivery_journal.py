@@ -109,7 +109,7 @@ def test_a_group_that_is_set_back_begins_anew(files: MemoryFiles) -> None:
     assert shown(load(journal_of(files), 12, 2000)) == (12, [], {})
 
 
-def test_a_purged_partition_has_no_past(files: MemoryFiles) -> None:
+def test_load_gives_nothing_of_a_journal_when_its_partition_was_purged_or_its_journals_removed(files: MemoryFiles) -> None:
     settle(journal_of(files), 10, 20, change(FAILED, 10, failures=1))
     assert shown(load(journal_of(files, generation=6), 0)) == (0, [], {})
     remove_journals("/offsets", files, OWNER, [1, 2])

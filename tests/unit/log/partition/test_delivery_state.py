@@ -55,7 +55,7 @@ def test_the_last_attempts_of_a_message_are_kept_with_worker_and_error(files: Me
     assert each.first_error == "error 1"
 
 
-def test_texts_of_attempts_are_cut(files: MemoryFiles) -> None:
+def test_long_texts_of_attempts_are_stored_truncated(files: MemoryFiles) -> None:
     journal = journal_of(files)
     state = journal.load((0, 1), is_writer=True)
     state.apply([DeliveryChange(FAILED, 0, 1, 1, 0, "", "é" * 300)], 1000, "ö" * 300)

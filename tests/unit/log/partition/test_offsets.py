@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstream.broker.topics import Topics
+from headstream.connect import connect
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Topic
 from headstream.errors import CorruptLogError
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.system.files import Files, MemoryFiles
@@ -149,3 +154,30 @@ def test_a_partition_is_forgotten_by_consumers_whose_head_is_damaged_too(tmp_pat
     store = OffsetStore(directory, files)
     store.forget_partition(2)
     assert (store.committed(BILLING, 1), store.committed(BILLING, 2)) == (7, None)
+
+
+def test_groups_of_a_topic_are_listed_without_an_opening_or_a_look_at_the_topic_per_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    open_read, get_topic = MemoryFiles.open_read, Topics.get
+
+    def count(files: MemoryFiles, path: str) -> object:
+        opened.append(path)
+        return open_read(files, path)
+
+    def count_topic(topics: Topics, name: TopicName) -> Topic:
+        opened.append("topic")
+        return get_topic(topics, name)
+
+    with connect("memory:") as log:
+        log.create_topic("shop/orders", partitions=16)
+        log.producer("shop/orders").send(b"x").result()
+        for group in ("billing", "shipping"):
+            log.seek_group("shop/orders", group, "first")
+        monkeypatch.setattr(MemoryFiles, "open_read", count)
+        monkeypatch.setattr(Topics, "get", count_topic)
+        found = log.groups("shop/orders")
+    assert [len(group.partitions) for group in found] == [16, 16]
+    assert opened.count("topic") == 1
+    assert max(Counter(opened).values()) == 2, "for the group's name, and for all of its offsets"

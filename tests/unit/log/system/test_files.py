@@ -215,7 +215,7 @@ def test_a_file_is_written_where_no_room_can_be_reserved(tmp_path: Path, monkeyp
     assert len(asked) < 12  # not at each write
 
 
-def test_what_was_written_starts_for_the_disk_once_and_without_gaps_where_a_file_grows(
+def test_files_start_writing_each_appended_byte_to_the_disk_once_and_without_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[int, int]] = []

@@ -15,6 +15,6 @@ def test_inotify_reads_nothing_when_nothing_has_changed(places: list[str]) -> No
     assert list(inotify.read()) == []
     write(places[0], "ä.index")
     changes = list(inotify.read())
-    assert {(change.watch, change.name, change.is_gone) for change in changes} == {(watch, "ä.index", False)}
+    assert {(change.watch, change.name, change.has_ended) for change in changes} == {(watch, "ä.index", False)}
     assert inotify.add(f"{places[0]}/missing") is None
     inotify.close()

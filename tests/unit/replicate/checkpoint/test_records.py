@@ -30,7 +30,7 @@ def test_a_record_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, siz
     assert found.stored_bytes == len(found.raw) + sum(map(len, chunks.values()))
 
 
-def test_damage_is_told_wherever_it_is() -> None:
+def test_read_record_refuses_a_record_whose_byte_was_changed_or_that_was_truncated_anywhere() -> None:
     chunks: dict[int, bytes] = {}
     raw = make(b"some text " * 30, chunks)
     for place in range(len(raw)):

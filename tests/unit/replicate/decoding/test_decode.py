@@ -30,7 +30,7 @@ from headstream.replicate.decoding import decode
 from headstream.replicate.decoding.decode import Decoder, decode_partitions
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.tables import TargetTables, table_path
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuffle, split
@@ -56,9 +56,9 @@ def raw_batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def fill(zone: SchemaZone, messages: list[SourceMessage]) -> None:
+def fill(schema_store: SchemaStore, messages: list[SourceMessage]) -> None:
     for offset, message in enumerate(m for m in messages if m.role == "metadata"):
-        zone.add(ZoneEntry(decode_metadata(decode_envelope(message.value)), offset, "cdc/metadata", 1, offset))
+        schema_store.add(StoredSchema(decode_metadata(decode_envelope(message.value)), offset, "cdc/metadata", 1, offset))
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def fill(zone: SchemaZone, messages: list[SourceMessage]) -> None:
         *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big"))),
     ],
 )
-@pytest.mark.parametrize("transactions", [40, pytest.param(150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("rows", "transactions"), [(10, 30), pytest.param(40, 150, marks=pytest.mark.nightly)])
 def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
-    tmp_path: Path, partial: bool, order: Any, transactions: int
+    tmp_path: Path, partial: bool, order: Any, rows: int, transactions: int
 ) -> None:
-    source = SourceDatabase(11, tables=PLAIN_TABLES, rows=40, transactions=transactions)
+    source = SourceDatabase(11, tables=PLAIN_TABLES, rows=rows, transactions=transactions)
     messages = list(source.capture(CaptureOptions(partial_images=partial, mask_order=order, deleted_columns="key")))
-    zone = SchemaZone(tmp_path / "zone")
-    fill(zone, messages)
-    decoder = Decoder(zone, DecodeOptions(rules=TableRules(defaults=TableSettings(mask_order=order))))
+    schema_store = SchemaStore(tmp_path / "zone")
+    fill(schema_store, messages)
+    decoder = Decoder(schema_store, DecodeOptions(rules=TableRules(defaults=TableSettings(mask_order=order))))
     tables = TargetTables(tmp_path / "tables", tmp_path / "checkpoint", open_plain_engine)
     data = [m.value for m in messages if m.role == "data"]
     count = 0
@@ -97,13 +97,13 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
 def test_decoder_takes_the_large_types_that_a_session_of_spark_can_be_set_to_give(tmp_path: Path) -> None:
     source = SourceDatabase(13, tables=PLAIN_TABLES, rows=5, transactions=10)
     messages = list(source.capture(CaptureOptions()))
-    zone = SchemaZone(tmp_path / "zone")
-    fill(zone, messages)
+    schema_store = SchemaStore(tmp_path / "zone")
+    fill(schema_store, messages)
     raw = raw_batch([message.value for message in messages] + [b"not a message"])
     large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     columns = [column.cast(large.get(column.type, column.type)) for column in raw.columns]
-    found = Decoder(zone).decode(pa.RecordBatch.from_arrays(columns, names=raw.schema.names))
-    expected = Decoder(zone).decode(raw)
+    found = Decoder(schema_store).decode(pa.RecordBatch.from_arrays(columns, names=raw.schema.names))
+    expected = Decoder(schema_store).decode(raw)
     assert found.changes == expected.changes
     assert found.changes
     assert (found.metadata, found.dead) == (expected.metadata, expected.dead)
@@ -112,7 +112,7 @@ def test_decoder_takes_the_large_types_that_a_session_of_spark_can_be_set_to_giv
 def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: Path) -> None:
     source = SourceDatabase(12, rows=5, transactions=10)
     messages = list(source.capture())
-    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([*(m.value for m in messages), None, b"", b"junk"]))
+    decoded = Decoder(SchemaStore(tmp_path / "zone")).decode(raw_batch([*(m.value for m in messages), None, b"", b"junk"]))
     assert decoded.message_count == len(messages) + 3
     assert decoded.tombstones == 1
     waiting = {row["offset"]: row["schema_id"] for batch in decoded.waiting for row in batch.to_pylist()}
@@ -135,11 +135,11 @@ def insert(number: int) -> Change:
     return Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
 
 
-def zone_of(directory: Path, *tables: TableMetadata) -> SchemaZone:
-    zone = SchemaZone(directory / "zone")
+def zone_of(directory: Path, *tables: TableMetadata) -> SchemaStore:
+    schema_store = SchemaStore(directory / "zone")
     for offset, table in enumerate(tables):
-        zone.add(ZoneEntry(table, offset, "cdc/metadata", 1, offset))
-    return zone
+        schema_store.add(StoredSchema(table, offset, "cdc/metadata", 1, offset))
+    return schema_store
 
 
 def names(decoded: Decoded, schema_id: str) -> list[str]:
@@ -152,7 +152,9 @@ def reasons(decoded: Decoded) -> list[str]:
 
 def test_decoder_reads_a_message_by_the_schema_it_carries_itself(tmp_path: Path) -> None:
     table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
-    reversed_schema = data_schema(tuple(reversed(KEYED.columns)), logical_types=True)  # another order of bytes than the zone's
+    reversed_schema = data_schema(
+        tuple(reversed(KEYED.columns)), logical_types=True
+    )  # another order of bytes than the schema store's
     value = data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
     decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
     assert not decoded.dead, reasons(decoded)
@@ -199,7 +201,7 @@ BIN = replace(KEYED, schema_id="B" * 32, lineage=Lineage("s", "t", "shop", "bin"
 
 
 def self_describing(number: int, namespace: str, schema_id: str | None, form: Any) -> bytes:
-    """Return a message that has a schema of its own, whose bytes are in another order than the zone's schemas have."""
+    """Return a message that has a schema of its own, whose bytes are in another order than the schema store's schemas have."""
     schema = json.loads(data_schema(tuple(reversed(KEYED.columns)), logical_types=True))
     text = json.dumps({**schema, "namespace": namespace})
     return data_message(text, insert(number), form=form, schema_id=schema_id, own_schema=text)
@@ -308,7 +310,7 @@ def test_decoder_refuses_the_value_that_does_not_fit_its_column_alone(tmp_path: 
 def test_decoder_takes_metadata_without_a_schema_id_in_its_envelope(tmp_path: Path) -> None:
     table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
     value = metadata_message(table, with_schema_id=False)
-    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([value]))
+    decoded = Decoder(SchemaStore(tmp_path / "zone")).decode(raw_batch([value]))
     (row,) = [row for batch in decoded.metadata for row in batch.to_pylist()]
     assert decode_metadata(decode_envelope(row["payload"])).schema_id == table.schema_id
 
@@ -320,21 +322,21 @@ def test_decode_partitions_decodes_small_batches_together_when_there_are_several
     monkeypatch.setattr(decode, "_GATHERED_ROWS", rows)
     monkeypatch.setattr(decode, "_GATHERED_BYTES", size_bytes)
     batches = [raw_batch([b"no envelope %d" % number]) for number in range(5)]
-    decode_all = decode_partitions(SchemaZone(tmp_path), DecodeOptions())
+    decode_all = decode_partitions(SchemaStore(tmp_path), DecodeOptions())
     told = [Decoded.from_table(pa.Table.from_batches([b])) for b in decode_all(iter(batches))]
     assert [part.message_count for part in told] == gathered
     payloads = [payload for part in told for batch in part.dead for payload in batch.column("payload").to_pylist()]
     assert payloads == [b"no envelope %d" % number for number in range(5)]
 
 
-def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_drivers_zone(tmp_path: Path) -> None:
-    zone = SchemaZone(tmp_path / "zone")
-    decode_there = decode_partitions(zone, DecodeOptions())
+def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_drivers_store(tmp_path: Path) -> None:
+    schema_store = SchemaStore(tmp_path / "zone")
+    decode_there = decode_partitions(schema_store, DecodeOptions())
     (tmp_path / "zone").rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="does not see the driver's schema store: it is missing") as caught:
         list(decode_there(iter([raw_batch([b"x"])])))
     assert str(caught.value.where).startswith(f"{tmp_path / 'zone'} on ")
-    SchemaZone(tmp_path / "zone").mark()
+    SchemaStore(tmp_path / "zone").mark()
     with pytest.raises(StorageError, match="it is another one"):
         list(decode_there(iter([raw_batch([b"x"])])))
 
@@ -342,7 +344,7 @@ def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_
 def test_an_error_of_a_task_names_the_messages_that_it_was_decoding(tmp_path: Path) -> None:
     batches = [raw_messages([b"x"] * 3), raw_messages([b"x"], topic="cdc/other")]
     whole = pa.Table.from_batches(batches).drop(["timestamp_us"]).combine_chunks().to_batches()
-    task = decode_partitions(SchemaZone(tmp_path / "zone"), DecodeOptions(rules=TableRules()))
+    task = decode_partitions(SchemaStore(tmp_path / "zone"), DecodeOptions(rules=TableRules()))
     with pytest.raises(KeyError) as caught:
         list(task(iter(whole)))
     assert sorted(caught.value.__notes__) == [

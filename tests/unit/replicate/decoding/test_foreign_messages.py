@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from headstream.replicate.codec import decode_data, decode_envelope, decode_metadata
 from headstream.replicate.decoding.decode import Decoder
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.tables.tables import TargetTables, table_path
 from headstream.testing import SourceColumn, SourceDatabase, SourceTable, digest_rows, shuffle, split
 from headstream.testing.samples import sample_messages
@@ -41,10 +41,10 @@ TABLES = (*PLAIN_TABLES, named_table(NAMES, ("string", *NAMES[::-1], "operation"
 def test_tables_equal_the_source_when_another_writer_writes_the_messages(tmp_path: Path, seed: int) -> None:
     source = SourceDatabase(seed, tables=TABLES, rows=8, transactions=60)
     messages = list(write_history(TABLES, source.changes, seed))
-    zone = SchemaZone(tmp_path / "zone")
+    schema_store = SchemaStore(tmp_path / "zone")
     for offset, value in enumerate(value for role, value in messages if role == "metadata"):
-        zone.add(ZoneEntry(decode_metadata(decode_envelope(value)), offset, "cdc/metadata", 1, offset))
-    decoder = Decoder(zone)
+        schema_store.add(StoredSchema(decode_metadata(decode_envelope(value)), offset, "cdc/metadata", 1, offset))
+    decoder = Decoder(schema_store)
     tables = TargetTables(tmp_path / "tables", tmp_path / "checkpoint", open_plain_engine)
     data = shuffle([value for role, value in messages if role == "data"], seed=seed)
     for number, part in enumerate(split(data, 2)):

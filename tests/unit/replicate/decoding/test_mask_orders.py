@@ -90,9 +90,9 @@ def test_decoder_decides_by_change_masks_when_two_changes_name_exactly_what_diff
     assert decoder.orders.evidence(FLOATS.lineage) == evidence | {"column_mask": "ffff", "change_mask": "1000"}
     again = make_decoder(tmp_path, FLOATS)
     assert again.orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
-    again.zone.scan()
+    again.schema_store.scan()
     told = {"server": "s", "task": "t", "order": "big", "evidence": decoder.orders.evidence(FLOATS.lineage)}
-    assert describe_orders(again.orders, again.zone) == [told]
+    assert describe_orders(again.orders, again.schema_store) == [told]
 
 
 def test_decoder_decides_no_byte_order_when_changes_speak_for_both(tmp_path: Path) -> None:

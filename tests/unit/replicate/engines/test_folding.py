@@ -116,16 +116,24 @@ def test_fold_ends_with_an_error_if_other_writers_come_first_each_time(tmp_path:
     assert ids_by_deltalake(tmp_path / "t") == [0, *range(2, 30), *[1000] * 5]
 
 
-def test_engine_folds_without_waiting_once_very_many_files_have_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_folds_without_waiting_once_deleted_rows_are_half_as_many_as_the_others(tmp_path: Path) -> None:
+    snapshot = make_table(tmp_path / "t", 3, 10)
+    change_rows(snapshot, {number for number in range(30) if number % 3 == 0}, None, 1)
+    assert not open_plain_engine(tmp_path / "t").fold()
+    change_rows(snapshot, {1}, None, 2)
+    engine = open_plain_engine(tmp_path / "t")
+    assert engine.fold()
+    assert not engine.fold()
+    assert ids_by_deltalake(tmp_path / "t") == [number for number in range(2, 30) if number % 3]
+
+
+def test_engine_folds_without_waiting_once_very_many_files_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_plain_engine(tmp_path / "t")
     snapshot = make_table(tmp_path / "t", 6, 10)
-    monkeypatch.setattr(folding, "_MOST_VECTORS", 6)
+    monkeypatch.setattr(folding, "_MOST_FILES", 6)
     engine = open_plain_engine(tmp_path / "t")
     assert not engine.fold(), "without the feature"
-    change_rows(snapshot, {1, 11, 21, 31, 41}, None, 1)
-    engine = open_plain_engine(tmp_path / "t")
-    assert not engine.fold()
-    change_rows(snapshot, {51}, None, 2)
+    change_rows(snapshot, {1, 11, 21, 31, 41, 51}, None, 1)
     assert must_fold(snapshot)
     engine = open_plain_engine(tmp_path / "t")
     assert engine.fold()

@@ -28,6 +28,6 @@ def test_open_catalog_gives_files_the_settings_of_the_tables_store(tmp_path: Pat
 def test_open_catalog_gives_up_when_a_rest_catalog_accepts_connections_and_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(access, "ANSWER_S", (5.0, 0.05))
+    monkeypatch.setattr(access, "ANSWER_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ReadTimeout):
         open_catalog(IcebergSettings(catalog={"uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}), Path("tables"))

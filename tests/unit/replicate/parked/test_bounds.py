@@ -128,7 +128,7 @@ def test_a_micro_batch_that_parks_nothing_passes_also_beyond_the_bounds(ledger: 
         bounds.check(1, 1)
 
 
-def test_what_is_waited_for_is_named_three_at_most(ledger: Ledger, config: ReplicateConfig) -> None:
+def test_check_names_at_most_three_of_the_missing_schemas(ledger: Ledger, config: ReplicateConfig) -> None:
     bounds = WaitingBounds(config, ledger)
     with pytest.raises(ReplicateError, match="would wait for their schemas, and"):
         bounds.check(11, 1)

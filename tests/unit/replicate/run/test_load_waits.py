@@ -16,7 +16,7 @@ from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.status import read_status
-from headstream.replicate.schemas.zone import ZoneEntry
+from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.property.test_replicate_delivery import Crashes
 from tests.support.crashes import CrashError
@@ -199,7 +199,7 @@ def test_a_unit_that_is_cut_off_and_run_again_when_more_is_known_loses_no_row(tm
         with pytest.raises(CrashError):
             work.read_batch(1, batch, messages[-1].logged_us)  # its table has the changes, the rows are not parked yet
     work.restart()
-    work.zone.add(entry_of(work))
+    work.schema_store.add(entry_of(work))
     work.processor.sweep()  # and now nothing is in the way of the rows any more
     work.read_batch(1, batch, messages[-1].logged_us)
     while work.processor.sweep(last=True):
@@ -212,8 +212,8 @@ def crash(*_: Any, **__: Any) -> None:
     raise CrashError
 
 
-def entry_of(work: Work) -> ZoneEntry:
-    return ZoneEntry(KIT, work.now_us, "cdc/data", 2, 99)
+def entry_of(work: Work) -> StoredSchema:
+    return StoredSchema(KIT, work.now_us, "cdc/data", 2, 99)
 
 
 def two_waiting_loads(directory: Path) -> tuple[LoadWork, dict[int, str]]:

@@ -19,7 +19,7 @@ def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     work.summary.tables['S."odd"', "t\n"] = RowCounts(1, 2, 3)
     work.summary.vectors["SHOP", "customers"] = VectorState("auto", 7, 300, 4096, None)
     mirrors = {"waiting": 1, "tables": [{"table": "SHOP.customers", "lag_seconds": 2.5}]}
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us, iceberg=mirrors)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us, iceberg=mirrors)
     write_metrics_file(tmp_path / "metrics" / "cdc.prom", describe_pipeline(read_status(work.ledger, work.now_us)))
     lines = (tmp_path / "metrics" / "cdc.prom").read_text().splitlines()
     assert lines[-1] == "# EOF"

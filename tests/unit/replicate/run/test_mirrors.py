@@ -15,8 +15,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.errors import EnvironmentSetupError
+from headstream.replicate.iceberg import access
 from headstream.replicate.iceberg import catalog as catalog_module
 from headstream.replicate.iceberg.catalog import open_catalog
+from headstream.replicate.run import mirrors as mirrors_module
+from headstream.replicate.run.attempts import ATTEMPT_S
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
@@ -110,6 +113,25 @@ def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
     assert [record.getMessage() for record in caplog.records] == [
         "an Iceberg table is not up to date, which is tried again: no answer"
     ], "the same reason is told once"
+
+
+def test_a_catalog_that_does_not_answer_is_waited_for_once(
+    tmp_path: Path, open_mirrors: Callable[..., IcebergMirrors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert access.ANSWER_S > ATTEMPT_S, "the end of a run would wait for the attempt of each table"
+    answers = threading.Event()
+    monkeypatch.setattr(catalog_module, "open_catalog", lambda *given: answers.wait() and open_catalog(*given))
+    for name in (ORDERS, TAGS):
+        write(tmp_path, name, {"id": [1]})
+    mirrors = open_mirrors()
+    monkeypatch.setattr(mirrors_module, "ATTEMPT_S", 0.01)
+    assert not mirrors.may_vacuum(ORDERS, wait=True)
+    monkeypatch.setattr(mirrors_module, "ATTEMPT_S", 3600)
+    assert not mirrors.may_vacuum(TAGS, wait=True), "this one has not waited"
+    answers.set()
+    mirrors.finish(every_table=True)
+    assert mirrors.may_vacuum(ORDERS, wait=True)
+    assert mirrors.may_vacuum(TAGS, wait=True)
 
 
 def test_a_refused_table_stops_neither_others_nor_vacuum(

@@ -74,9 +74,19 @@ def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path
     work.close()
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [(True, 5, 0), (True, 6, 2)],
+        [(True, 5, 0), (False, 5, 0), (False, 6, 2)],
+        [(True, 5, None), (False, 6, 0), (False, 6, 0)],
+        [(True, 5, 0), (True, 5, None), (False, 6, 0)],
+    ],
+)
 def test_processor_sets_nothing_aside_twice_when_a_micro_batch_is_read_again_under_another_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: list[tuple[bool, int, int | None]]
 ) -> None:
+    """Each run accepts recreated topics or not, is killed, and reads messages from the first or the third on, or none."""
     known, late = make_table(), make_table(schema_id="F" * 32, table="late")
     values = [metadata_message(known), data_message(known, make_change(1)), data_message(late, make_change(2)), b"junk"]
     work = Work(tmp_path, max_dead_rate=1.0)
@@ -84,12 +94,12 @@ def test_processor_sets_nothing_aside_twice_when_a_micro_batch_is_read_again_und
         break_table(patch, "kit")
         raw = work.raw(values)
         work.process(raw, 0)  # Spark does not record its end
-    work.options["accept_recreated"] = True
-    for batch_id, part in ((5, raw), (6, raw.slice(2))):
+    for accepts, batch_id, part in runs:
+        work.options["accept_recreated"] = accepts
         work.restart()
-        work.process(part, batch_id)
+        if part is not None:
+            work.process(raw.slice(part), batch_id)
         assert (work.ledger.waiting("schema").count, work.dead_count()) == (1, 1)
-        work.ledger.set_mark("batch", "0")
     work.restart()
     work.next_offset, work.now_us = 0, work.now_us + SECOND_US
     work.process(work.raw(values), 7)  # a topic that was created again has other messages there
@@ -164,7 +174,7 @@ def test_processor_passes_tombstones_over_and_counts_them_when_a_topic_is_compac
     decoded = Decoded.from_table(pa.Table.from_batches([work.decoder.decode(raw.to_batches()[0]).to_batch()]))
     work.processor.process(decoded, lambda wanted: raw, 0)
     assert (work.summary.messages, work.summary.tombstones, work.dead_count()) == (22, 20, 0)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     status = read_status(work.ledger, work.now_us)
     assert status["run"]["tombstones"] == 20
     counted = {sample.name: sample.value for metric in describe_pipeline(status) for sample in metric.samples}

@@ -126,6 +126,6 @@ def test_names_in_the_catalog_are_those_of_the_targets(tmp_path: Path) -> None:
     )
     work = Work(tmp_path, rules=rules)
     work.send(metadata_message(make_table()), metadata_message(make_table(schema_id="2" * 32, table="secret")))
-    work.zone.scan()
-    assert find_catalog_names(work.zone, rules) == {("cdc_shop", "kit"): ("lake", "cdc_shop", "kit")}
+    work.schema_store.scan()
+    assert find_catalog_names(work.schema_store, rules) == {("cdc_shop", "kit"): ("lake", "cdc_shop", "kit")}
     work.close()

@@ -19,8 +19,8 @@ from tests.support.replicate.replicate_messages import COLUMNS, make_table
 
 
 def read(work: Work) -> Any:
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    note_targets(work.ledger, work.zone, TableRules())
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
+    note_targets(work.ledger, work.schema_store, TableRules())
     return PipelineReport(lambda: work.config.state_directory).read()
 
 
@@ -38,7 +38,7 @@ def test_report_has_rows_lag_last_change_and_versions_of_each_table(tmp_path: Pa
         assert table["last_change_us"] == work.now_us - work.summary.lags_us[schema, name]
         assert (table["waiting"], table["dead"], table["failing"]) == (0, 0, None)
         versions = table["versions"]
-        assert len(versions) == table["versions_count"] == len(work.zone.history(schema, name))
+        assert len(versions) == table["versions_count"] == len(work.schema_store.history(schema, name))
         assert versions[-1]["differences"] is None  # nothing came before the first version
         assert versions[0]["version"] == max(one["version"] for one in versions)
     work.close()
@@ -70,7 +70,7 @@ def test_report_sees_versions_that_arrive_later_with_their_differences(tmp_path:
     work = Work(tmp_path)
     report = PipelineReport(lambda: work.config.state_directory)
     work.send(metadata_message(make_table()))
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     (table,) = report.read()["tables"]
     assert (table["versions_count"], table["inserted"]) == (1, 0)
     added = ColumnMetadata("note", len(COLUMNS) + 1, "WSTRING", length=40)

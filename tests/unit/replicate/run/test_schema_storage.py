@@ -1,4 +1,4 @@
-"""The step that puts schemas into the zone, and what it makes of a unit."""
+"""The step that puts schemas into the schema store, and what it makes of a unit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_learn_returns_a_unit_without_metadata_and_leaves_the_given_one_as_it_is
     unit = work.unit(metadata_message(KIT), metadata_message(KIT), damaged)
     given = unit.decoded
     learned = SchemaStorage(work.context).store_schemas(unit)
-    assert work.zone.find(KIT.schema_id) is not None
+    assert work.schema_store.find(KIT.schema_id) is not None
     assert work.summary.schemas == 1
     assert not learned.decoded.metadata
     assert reasons_of(learned.decoded).keys() == {2}

@@ -29,9 +29,13 @@ def failing(work: Work) -> dict[str, dict[str, Any]]:
     return {found["table"]: found for found in read_status(work.ledger, work.now_us)["failing_tables"]}
 
 
-def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", [ColumnMetadata("_hs_sequence", 3, "WSTRING", 20), ColumnMetadata("shape", 3, "GEOMETRY")])
+def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be_used(
+    tmp_path: Path, column: ColumnMetadata
+) -> None:
     work = Work(tmp_path, dead_rate_messages=10)
-    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    unusable = replace(UNUSABLE, columns=(*COLUMNS, column))
+    work.send(metadata_message(KIT), metadata_message(unusable))
     for start in range(0, 60, 20):
         numbers = range(start, start + 20)
         work.send(*[value for number in numbers for value in (*rows(KIT, number), *rows(UNUSABLE, number))])
@@ -39,7 +43,7 @@ def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be
     assert (work.dead_count(), work.ledger.waiting().count) == (0, 60)
     found = failing(work)["shop.odd"]
     assert found["stopped"]
-    assert "_hs_sequence" in found["reason"]
+    assert column.name in found["reason"]
     assert "max_dead_rate" in found["reason"]
     work.now_us += 400 * SECOND_US
     work.processor.sweep(last=True)

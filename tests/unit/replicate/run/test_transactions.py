@@ -233,7 +233,7 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     work = start(tmp_path)
     work.send(event(1, 3), event(2, 3, BOX))
     work.now_us += 7 * SECOND_US
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     status = read_status(work.ledger, work.now_us)
     lacks = "the last event of s/t/T has not come, 2 before it have"
     assert (status["open_transactions"], status["oldest_transaction"]) == (1, {"wait_seconds": 7.0, "lacks": lacks})

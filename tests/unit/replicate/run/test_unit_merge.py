@@ -65,9 +65,9 @@ def test_a_batch_that_is_done_again_tells_each_change_once_when_a_newer_schema_h
     work.restart()
     other = Work(tmp_path / "other")
     other.send(metadata_message(NEW))
-    found = other.zone.find(NEW.schema_id)
+    found = other.schema_store.find(NEW.schema_id)
     assert found is not None
-    work.zone.add(found)  # a registry, or a directory of schemas, has it meanwhile
+    work.schema_store.add(found)  # a registry, or a directory of schemas, has it meanwhile
     other.close()
     work.process(bare, 1)
     assert told(work) == [1]

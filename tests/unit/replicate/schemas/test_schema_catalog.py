@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from headstream.replicate.codec import TableMetadata, data_message, metadata_message
+from headstream.replicate.schemas.zone import SchemaZone
 from tests.support.replicate.pipeline_work import Work
-from tests.support.replicate.replicate_messages import make_change, make_table
+from tests.support.replicate.replicate_messages import make_change, make_decoder, make_table, raw_messages
 
 KIT, BOX = make_table(), make_table(table="box")
 """Two tables with one schema id and the same columns."""
@@ -55,6 +56,25 @@ def test_catalog_finds_the_table_of_each_row_by_the_topic_of_its_metadata_when_t
     work.close()
 
 
+def test_catalog_lists_a_zone_without_schemas_once_for_a_batch_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scans: list[int] = []
+    scan = SchemaZone.scan
+
+    def count_scan(zone: SchemaZone) -> int:
+        scans.append(1)
+        return scan(zone)
+
+    monkeypatch.setattr(SchemaZone, "scan", count_scan)
+    decoder = make_decoder(tmp_path)
+    counts = []
+    for count in (1, 50):
+        scans.clear()
+        decoded = decoder.decode(raw_messages([rows_of(KIT, number, "json") for number in range(count)]))
+        assert sum(batch.num_rows for batch in decoded.waiting) == count
+        counts.append(len(scans))
+    assert counts[0] == counts[1]
+
+
 def test_catalog_decodes_a_micro_batch_again_when_its_metadata_gives_an_id_a_second_table(tmp_path: Path) -> None:
     work = Work(tmp_path, max_dead_rate=1.0)
     send(work, ("cdc/kit", metadata_message(KIT)))
@@ -68,7 +88,7 @@ def test_catalog_refuses_rows_when_nothing_tells_which_table_of_an_id_is_meant(t
     send(work, ("cdc/all", metadata_message(KIT)), ("cdc/all", metadata_message(BOX)), ("cdc/all", rows_of(BOX, 2, "avro")))
     (parked_batch,) = work.ledger.parked_batches("dead")
     assert parked_batch.reason is not None
-    assert "is that of the tables shop.box and shop.kit, and the topic cdc/all does not decide" in parked_batch.reason
+    assert "belongs to the tables shop.box and shop.kit, and the topic cdc/all does not decide" in parked_batch.reason
     work.close()
 
 

@@ -50,6 +50,24 @@ def test_commit_rows_deletes_and_adds_rows_as_deltalake_and_a_fresh_snapshot_rea
     assert DeltaTable(tmp_path / "t").transaction_version("app") == 4
 
 
+def test_commit_rows_keeps_every_digit_of_another_writers_statistics(tmp_path: Path) -> None:
+    rows = pa.table(
+        {"id": pa.array([1, 2]), "total": pa.array([Decimal("123456789012345678.91"), Decimal(0)], pa.decimal128(20, 2))}
+    )
+    write_deltalake(tmp_path / "t", rows)
+    commit = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    exact = '"maxValues":{"total":123456789012345678.91}'  # as Spark writes it
+    for action in actions:
+        if "add" in action:
+            action["add"]["stats"] = f'{{"numRecords":2,{exact},"minValues":{{"total":0.00}}}}'
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    snapshot = LogSnapshot.read(tmp_path / "t")
+    change_rows(snapshot, {2}, None, 1)
+    (file,) = LogSnapshot.read(tmp_path / "t").files.values()
+    assert exact in file.action["stats"]
+
+
 def test_commit_rows_removes_a_file_whose_rows_are_all_deleted(tmp_path: Path) -> None:
     snapshot = make_table(tmp_path / "t")
     change_rows(snapshot, {0}, None, 1)

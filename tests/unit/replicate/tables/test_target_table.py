@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: 
     assert target.rows() == expected, f"seed {seed}"
 
 
-@pytest.mark.parametrize(("narrow", "wide"), [("INT4", "REAL8"), ("INT4", "INT8"), ("INT4", "NUMERIC")])
+@pytest.mark.parametrize(("narrow", "wide"), [("INT4", "REAL8"), ("INT4", "INT8"), ("INT4", "NUMERIC"), ("DATE", "DATETIME")])
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
     tmp_path: Path, narrow: str, wide: str, seed: int
@@ -177,7 +178,9 @@ def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
     ]
 
     def key_of(number: int, kind: str) -> Any:
-        return {"REAL8": float(number), "NUMERIC": Decimal(number)}.get(kind, number)
+        day = date(2024, 1, 1) + timedelta(number)
+        midnight = datetime.combine(day, time(), UTC)
+        return {"REAL8": float(number), "NUMERIC": Decimal(number), "DATE": day, "DATETIME": midnight}.get(kind, number)
 
     target = Target(tmp_path)
     rng.shuffle(changes)

@@ -51,7 +51,7 @@ def log_in(connection: http.client.HTTPConnection) -> str:
     return token
 
 
-def test_http_may_be_encrypted(tmp_path: Path) -> None:
+def test_http_is_served_over_tls_when_a_certificate_is_given(tmp_path: Path) -> None:
     files = write_certificate(tmp_path, "127.0.0.1")
 
     def work(address: Address) -> None:

@@ -70,7 +70,7 @@ def test_references_lead_somewhere_and_nothing_is_described_in_vain(description:
     assert references_of(description) == there
 
 
-def test_every_schema_is_one(description: Any) -> None:
+def test_every_schema_of_the_description_is_a_valid_json_schema(description: Any) -> None:
     for schema in description["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"

@@ -52,7 +52,7 @@ def fill(http: Http) -> None:
 def work(tmp_path: Path) -> Iterator[Work]:
     made = Work(tmp_path)
     made.send(metadata_message(KNOWN))
-    note_status(made.ledger, "running", made.summary, made.zone.directory, made.now_us)
+    note_status(made.ledger, "running", made.summary, made.schema_store.directory, made.now_us)
     yield made
     made.close()
 

@@ -54,7 +54,9 @@ def test_a_response_says_what_is_allowed(
         ({"allow_private_network": True, "allowed_headers": (), "allowed_methods": ()}, {}, {}),
     ],
 )
-def test_a_preflight_says_more(settings: dict[str, Any], request_headers: dict[str, str], expected: dict[str, str]) -> None:
+def test_preflight_headers_name_the_allowed_methods_and_headers(
+    settings: dict[str, Any], request_headers: dict[str, str], expected: dict[str, str]
+) -> None:
     assert preflight_headers(CorsSettings(**settings), request_headers) == expected | VARY
 
 

@@ -28,6 +28,6 @@ def test_address_reads_hosts_and_ports(text: str, address: Address, is_loopback:
 
 
 @pytest.mark.parametrize("text", ["", ":1", "::1:8090", "host", "host:", "host:-1", "host:70000", "[]:1"])
-def test_address_refuses_what_is_none(text: str) -> None:
+def test_address_refuses_text_that_is_not_an_address(text: str) -> None:
     with pytest.raises(InvalidOptionError, match="is not an address"):
         Address.parse(text, "tcp.address")

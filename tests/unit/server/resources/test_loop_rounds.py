@@ -98,7 +98,7 @@ def test_polls_bring_a_thousand_messages_of_a_thousand_bytes_when_others_are_con
     in_loop(check)
 
 
-def test_polls_bring_as_much_as_a_batch_has_when_a_client_is_alone() -> None:
+def test_polls_return_up_to_a_whole_batch_when_a_client_is_alone() -> None:
     async def check() -> None:
         round_ = Round()
         polls, session = round_.open(), Session.over_http("127.0.0.1")

@@ -85,7 +85,7 @@ def test_default_budget_is_1_gib_when_the_system_does_not_say(monkeypatch: pytes
         ({1: MIB}, "10.0.0.2", 4096, 4096, True),
     ],
 )
-def test_may_hold_is_exact(
+def test_may_hold_allows_as_many_bytes_as_the_budget_has_and_none_more(
     of_users: dict[int | str, int], client: int | str, more_bytes: int, all_bytes: int, expected: bool
 ) -> None:
     assert held(TOTAL, of_users).may_hold(client, more_bytes, all_bytes) is expected

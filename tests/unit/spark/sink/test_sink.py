@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headstream.core.wire.extensions.epochs import CommittedEpoch
-from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.extensions.topic_options import GetIdentity, Identity
 from headstream.core.wire.records import Command
 from headstream.errors import InvalidInputError, LogError
 from headstream.spark.sink import server_sink

@@ -91,7 +91,7 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
         (parse_starting, {"startingOffsets": '{"shop/orders": 5}'}, "startingOffsets cannot be read"),
         (parse_starting, {"startingOffsets": '{"shop/orders": {"1": true}}'}, "startingOffsets cannot be read"),
         (parse_starting, {"startingOffsets": '{"shop/orders": {"1": -3}}'}, "-3 is not an offset of shop/orders partition 1"),
-        (parse_starting, {"startingOffsets": '{"shop/other": {"1": 5}}'}, "shop/other partition 1, which subscribe does not"),
+        (parse_starting, {"startingOffsets": '{"shop/other": {"1": 5}}'}, "shop/other partition 1, which is not in subscribe"),
         (parse_starting, {"startingTimestamp": "-1"}, "startingTimestamp=-1 is not a time"),
         (parse_starting, {"startingTimestamp": "yesterday"}, "startingTimestamp=yesterday is not a time"),
         (parse_starting, {"startingOffsetsByTimestamp": "5"}, "startingOffsetsByTimestamp cannot be read"),

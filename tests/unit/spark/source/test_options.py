@@ -110,7 +110,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "path": "file:///y"}, "both name a log"),
         ({**LEAST, "startOffsets": "earliest"}, "unknown option 'startoffsets'"),
         ({**LEAST, "startingOffsets": "first"}, "startingOffsets cannot be read"),
-        ({**LEAST, "startingOffsets": '{"shop/returns": {"1": 5}}'}, "shop/returns partition 1, which subscribe does not"),
+        ({**LEAST, "startingOffsets": '{"shop/returns": {"1": 5}}'}, "shop/returns partition 1, which is not in subscribe"),
         ({**LEAST, "startingOffsets": "latest", "startingTimestamp": "5"}, "contradict each other"),
         ({**LEAST, "endingOffsets": "earliest"}, "endingOffsets=earliest"),
         ({**LEAST, "headers": "list"}, "headers=list"),

@@ -16,7 +16,7 @@ _MAX_WORKER_BYTES: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a failed attempt leads to.
+    """The consequence of a failed attempt.
 
     Args:
         error: Stored with the failure.
@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What a consumer does with failing messages; `dead_letter` is the topic after the last attempt, or None."""
+    """How a consumer handles failing messages; `dead_letter` is the topic after the last attempt, or None."""
 
     group: str
     retry: Retry

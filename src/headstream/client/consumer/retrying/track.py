@@ -65,7 +65,7 @@ class Track:
             self._reported.add(offset, offset + 1)
         self._unrecorded: set[int] = set()
         self._finished: list[int] = []
-        self._gone = OffsetRanges()
+        self._passed = OffsetRanges()
         self._done_until = known.begun_until
         self._committed = position
         self._failing: dict[bytes | None, set[int]] = {}
@@ -148,13 +148,13 @@ class Track:
         """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
         for each in self._reported.within(self.begun_until, next_offset):
             self._reported.remove(*each)
-            self._gone.add(*each)
+            self._passed.add(*each)
         self.begun_until = max(self.begun_until, next_offset)
 
     def plain_commit(self) -> int | None:
         """Return the offset whose commit records all steps, or None if further steps have to be recorded."""
         base = self.base
-        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._reported)) and self._done_until <= base
+        is_plain = not (self.is_sought or self._finished or len(self._passed) or len(self._reported)) and self._done_until <= base
         return base if is_plain and self.begun_until >= self.known.begun_until else None
 
     @property
@@ -163,14 +163,14 @@ class Track:
         plain = self.plain_commit()
         if plain is not None:
             return plain <= self._committed
-        return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
+        return not (self.is_sought or self._finished or len(self._passed)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
         """Return `begun_until` and all steps not recorded in the log, with `extra` ones; settled() follows."""
         steps = list(extra)
         begun_until = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
-        finished = OffsetRanges([*self._gone, *((at, at + 1) for at in self._finished)])
+        finished = OffsetRanges([*self._passed, *((at, at + 1) for at in self._finished)])
         done = [DeliveryChange(DeliveryStep.DONE, *each) for each in finished]
         named = {step.from_offset for step in steps}
         waits = OffsetRanges((at, at + 1) for at in self._unrecorded if at < begun_until and at not in named)
@@ -181,7 +181,7 @@ class Track:
         """Record that the log has stored everything before an offset: begun_until as of changes(), or a committed offset."""
         self.is_sought = False
         self._finished.clear()
-        self._gone = OffsetRanges()
+        self._passed = OffsetRanges()
         for offset in [offset for offset in self._unrecorded if offset < begun_until]:
             self.mark_reported(offset)
         self._committed = max(self._committed, begun_until)

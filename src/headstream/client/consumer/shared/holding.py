@@ -58,7 +58,7 @@ class LeaseSize:
         self.count = 1
 
     def begin(self, count: int, now_s: float) -> None:
-        """Record that so many messages were leased."""
+        """Add to the number of leased messages."""
         self._count, self._begun_s = count, now_s
 
     def end(self, now_s: float) -> None:
@@ -121,8 +121,8 @@ class Holding:
 
     def drop(self, partition: int, generation: int) -> None:
         """Forget the messages of a partition that was purged."""
-        gone = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
-        for place in gone:
+        lost = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
+        for place in lost:
             del self.held[place]
         self.buffer = deque(each for each in self.buffer if (each.partition, each.offset) in self.held)
         self.unfetched = deque(

@@ -180,8 +180,8 @@ class Leasing:
             raise
         self.scanned_count += polled.scanned_count
         self.failed_count += polled.failed_count
-        is_gone = polled.next_offset <= wanted.from_offset  # the partition was purged
-        missing = self.holding.feed(messages, wanted.until_offset if is_gone else polled.next_offset)
+        is_purged = polled.next_offset <= wanted.from_offset  # the partition was purged
+        missing = self.holding.feed(messages, wanted.until_offset if is_purged else polled.next_offset)
         if missing:
             changes = [LeaseChange(LeaseStep.DONE, wanted.held.token, *each, reason=SKIPPED) for each in missing]
             self._report(wanted.partition, wanted.held.generation, changes)

@@ -51,7 +51,7 @@ class SharedReading(Reading, LeaseSettler):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """What the filter has examined."""
+        """Counts of messages that the filter has examined."""
         return FilterCounts(self._leasing.scanned_count, self._leasing.failed_count)
 
     @property

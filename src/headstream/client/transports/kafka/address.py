@@ -5,7 +5,7 @@ kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings ove
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
 kafka://host:9092?default_stream=main   an option of connect(); another one is kafka_headers=spring
 
-Settings named in the call override those of the URL. Spark passes them on to Java as they are; librdkafka has other names for
+Settings named in the call override the URL's. Spark passes them on to Java as they are; librdkafka has other names for
 some of them, and any setting of its own can be given as kafka.* too.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from headstream.client.transports.remote.address import PASSWORD_VARIABLE, USERNAME_VARIABLE, restore_slashes
-from headstream.core.codec.kafka.topics import DEFAULT_STREAM
+from headstream.core.codec.kafka.topic_names import DEFAULT_STREAM
 from headstream.core.model.topology import KafkaHeaders, check_kafka_headers
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
@@ -65,7 +65,7 @@ class KafkaAddress:
 
     @property
     def place(self) -> str:
-        """What errors call it: without credentials."""
+        """The address as errors show it, without credentials."""
         return f"kafka://{self.hosts}"
 
 
@@ -111,7 +111,7 @@ def parse_kafka_address(
     The password of a user without one, and both for a login without either, are HEADSTREAM_PASSWORD and HEADSTREAM_USERNAME.
 
     Args:
-        given: Options of connect(): those of KAFKA_OPTIONS, and settings as kafka.*.
+        given: Options of connect(): names of KAFKA_OPTIONS, and settings as kafka.*.
 
     Raises:
         InvalidOptionError: an option is unknown, out of range, or made by the client itself.

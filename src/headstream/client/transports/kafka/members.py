@@ -263,9 +263,9 @@ class KafkaMembership:
         left, lost, was_sent = dict(offsets), list[int](), False
         while True:
             self._cluster.check_interrupt()
-            gone = [number for number in left if self._owned.get(number, generation + 1) > generation]
-            lost += gone
-            for number in gone:
+            revoked = [number for number in left if self._owned.get(number, generation + 1) > generation]
+            lost += revoked
+            for number in revoked:
                 del left[number]
             error = self._commit([TopicPartition(self._name, *each) for each in left.items()], until_s) if left else None
             if error is None:

@@ -32,7 +32,7 @@ _UNUSED_GROUP: Final = "headstream-reader"
 """librdkafka requires a group id; a reader neither joins the group nor commits."""
 _end_reached: Final[int] = KafkaError._PARTITION_EOF  # type: ignore[attr-defined,unused-ignore]
 _no_such_offset: Final[frozenset[int]] = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # type: ignore[attr-defined,unused-ignore]
-_gone: Final[frozenset[int]] = frozenset({
+_NOT_FOUND_CODES: Final[frozenset[int]] = frozenset({
     KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,  # type: ignore[attr-defined,unused-ignore]
 })  # fmt: skip
 
@@ -187,7 +187,7 @@ class PartitionReader:
             self._pump(_SLICE_S)
             if state.error is not None:
                 error, state.error = state.error, None
-                if error.code() in _gone:
+                if error.code() in _NOT_FOUND_CODES:
                     self.end(key)
                     self._check_exists(where, key[1])
                     return

@@ -20,7 +20,7 @@ from headstream.core.model.reserved import ID_HEADER, TIMESTAMP_HEADER
 _NO_TIME: Final = 0
 """confluent-kafka's type of a timestamp that is not there."""
 _SAFE_KEY_CHARACTERS: Final = 63
-"""A header's key of so many characters has at most 255 bytes."""
+"""A header's key of at most this length, characters, has at most 255 bytes."""
 _log: Final = logging.getLogger("headstream.kafka")
 _AVAILABLE: Final = MessageState.AVAILABLE.value
 

@@ -84,7 +84,7 @@ class KafkaTopics:
         return self.get(name)
 
     def _wait(self, spelled: str, partitions: int) -> None:
-        """Wait until a topic has so many partitions with leaders; 0 waits until it does not exist."""
+        """Wait until a topic has `count` partitions with leaders; 0 waits until it does not exist."""
         for _ in range(max(self._cluster.address.timeout_ms // 100, 1)):
             try:
                 found = self._cluster.describe([spelled])[spelled].partitions

@@ -20,7 +20,7 @@ from headstream.core.model.identifiers import parse_number
 from headstream.core.wire.codes import Code
 from headstream.core.wire.extensions.filters import FilterMessages
 from headstream.core.wire.extensions.messages import FetchMessages
-from headstream.core.wire.extensions.topics import CreateOpenTopic, GetIdentity
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic, GetIdentity
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
@@ -126,7 +126,7 @@ class Caller:
         *,
         wait_ms: float = 0,
         may_repeat: Callable[[], bool] | None = None,
-        is_patient: bool = True,
+        may_reconnect: bool = True,
         retry_timeout_s: float | None = None,
         on_lost: Callable[[], None] | None = None,
     ) -> _R:
@@ -135,7 +135,7 @@ class Caller:
         Args:
             wait_ms: Extra time for the response, milliseconds.
             may_repeat: Returns whether this command can be repeated although it is not idempotent.
-            is_patient: Whether to reopen a broken connection for as long as the options allow, or not at all.
+            may_reconnect: Whether to reopen a broken connection for as long as the options allow, or not at all.
             retry_timeout_s: Total time of all attempts, including the last response, seconds; replaces the options' value.
             on_lost: Called after an attempt without a response; the server can still execute it later.
 
@@ -150,7 +150,7 @@ class Caller:
             end_s = time.monotonic() + retry_timeout_s
             until_s = end_s if until_s is None else min(until_s, end_s)
         retry_s = self.address.options.retry_timeout_ms / 1000
-        backoff = Backoff(retry_s, random.random, until_s=until_s) if is_patient else Backoff(0, random.random)
+        backoff = Backoff(retry_s, random.random, until_s=until_s) if may_reconnect else Backoff(0, random.random)
         while True:
             self.open()
             try:

@@ -95,7 +95,7 @@ class RemoteGroups:
     def leave(self, topic: TopicName, member: Member) -> None:
         """Remove a member; idempotent."""
         with suppress(ClosedError, ServerUnreachableError):  # the server has removed it, or will time it out
-            self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), is_patient=False)
+            self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), may_reconnect=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
         """Remove a member soon; never blocks, so a finalizer can call it."""
@@ -105,7 +105,7 @@ class RemoteGroups:
         """Remove the members that finalizers have abandoned."""
         while (command := self._abandoned.get()) is not None:
             with suppress(HeadstreamError):  # the server times it out instead
-                self._caller.call(command, is_patient=False)
+                self._caller.call(command, may_reconnect=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
         """Send a member's heartbeat and released partitions, and return its assignment."""

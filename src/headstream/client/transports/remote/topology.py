@@ -20,7 +20,7 @@ from headstream.core.model.topology import (
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, StreamDetails, UpdateStream
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.core.wire.extensions.topics import (
+from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetOpenTopic,

@@ -9,7 +9,7 @@ from headstream.client.transports.remote.deliveries import RemoteDeliveries, Rem
 from headstream.client.transports.remote.messages import RemoteMessages
 from headstream.client.transports.remote.progress import RemoteGroups, RemoteOffsets
 from headstream.client.transports.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics
-from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.extensions.topic_options import GetIdentity
 
 
 def connector_of(address: ServerUrl) -> Connector:

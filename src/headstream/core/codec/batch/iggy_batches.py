@@ -128,7 +128,7 @@ def _check_batch(p: cython.p_const_uchar, size: cython.longlong, sums: cython.p_
 def _take_headers(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the headers of a frame as those of a message; return where they end, or a fault."""
+    """Write the headers of a frame in the layout of a message; return where they end, or a fault."""
     size: cython.longlong
     while at < end:
         if end - at < 5:
@@ -152,7 +152,7 @@ def _take_headers(
 @cython.exceptval(check=False)
 @cython.nogil
 def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar) -> cython.longlong:
-    """Write the messages of a checked batch as those of a send; return their size, or a fault."""
+    """Write the messages of a checked batch in the layout of a send; return their size, or a fault."""
     at: cython.longlong = BATCH
     to: cython.longlong = 0
     origin: cython.ulonglong = c.load64(p, 24)
@@ -274,7 +274,7 @@ def _give_headers(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write the headers of a message as those of a frame, without the one at `timed`; return where they end."""
+    """Write the headers of a message in the layout of a frame, without the one at `timed`; return where they end."""
     length: cython.longlong
     while at < end:
         length = c.load32(p, at)

@@ -1,8 +1,8 @@
-"""The conventions by which a Kafka record has typed headers: Headstream's own, and those of other products.
+"""The conventions by which a Kafka record has typed headers: Headstream's own, and other products'.
 
     headstream      texts, and their kinds in hs.kinds (kinds.py)         spring         Spring Kafka (spring.py)
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
-    connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw and null keep their kinds
+    connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw, null and hs.* keep kinds
 
 Every convention but raw is exact: a header whose kind or value its products would not give back is also listed in hs.kinds,
 which they pass on as a header of no meaning, and a header that the convention cannot hold is refused by its name. A kind in
@@ -34,7 +34,7 @@ from headstream.core.codec.kafka.values import Pair, raw_or_null, read_text
 from headstream.core.model.constructors import raw
 from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.core.model.message import Message
-from headstream.core.model.reserved import KINDS_HEADER
+from headstream.core.model.reserved import KINDS_HEADER, RESERVED_PREFIX
 from headstream.core.model.topology import KafkaHeaders
 from headstream.errors import HeaderError
 
@@ -53,10 +53,10 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     if convention == "headstream":
         return encode_texts([(key, raw(value.data[::-1]) if is_native(key, value) else value) for key, value in pairs])
     if convention == "raw":
-        typed = next(((key, value) for key, value in pairs if value.kind not in (HeaderKind.RAW, HeaderKind.NULL)), None)
-        if typed is not None:
-            raise HeaderError(f"raw loses the kind {typed[1].kind_name}", where=repr(typed[0]), advice="Give its bytes")
-        return [(key, encode_value(value)) for key, value in pairs]
+        for key, value in pairs:
+            if value.kind not in (HeaderKind.RAW, HeaderKind.NULL) and not key.startswith(RESERVED_PREFIX):
+                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Give its bytes")
+        return encode_texts(pairs)
     added = set[str]()
     if convention == "cloudevents":
         headers, added = encode_event(message)

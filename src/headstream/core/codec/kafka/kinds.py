@@ -36,6 +36,8 @@ _CODES: Final = {name: code for code, name in KIND_NAMES.items()}
 _WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
 _FLOAT: Final = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")
 _FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
+_INEXACT: Final = frozenset({*_FLOATS, HeaderKind.CHAR})
+"""Kinds with values that have no text of their own: NaNs with other bits, half of a surrogate pair."""
 
 
 def encode_value(value: HeaderValue) -> bytes | None:
@@ -89,9 +91,8 @@ def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
 
 def name_kind(value: HeaderValue) -> str:
     """Return the kind of a value as in `hs.kinds`, with its bytes if its text does not decode to them."""
-    name = KIND_NAMES.get(value.kind, str(int(value.kind)))
-    data = encode_value(value)
-    if value.kind in KIND_NAMES and decode_value(value.kind, data) != value:
+    name = KIND_NAMES.get(value.kind) or str(int(value.kind))
+    if value.kind in _INEXACT and decode_value(value.kind, encode_value(value)) != value:
         return f"{name}:{value.data.hex()}"
     return name
 

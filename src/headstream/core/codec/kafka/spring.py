@@ -35,7 +35,7 @@ _NUMBERS: Final = {
 
 def is_native(key: str, value: HeaderValue) -> bool:
     """Return whether a header has the same form in every convention: Spring's numbers on dead letters."""
-    return value.kind in (HeaderKind.INT32, HeaderKind.INT64) and len(value.data) == _NUMBERS.get(key)
+    return len(value.data) == _NUMBERS.get(key) and value.kind in (HeaderKind.INT32, HeaderKind.INT64)
 
 
 def _read_native(key: str, data: bytes) -> HeaderValue:

@@ -129,8 +129,7 @@ class Login(Command[LoggedIn]):
         if self.is_of_later_generation:
             raise refusal(
                 Status.INVALID_VERSION,
-                f"a client of an Iggy generation that is not served (SDK {self.version})",
-                advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
+                f"SDK {self.version} of Iggy is not served: use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
             )
 
 

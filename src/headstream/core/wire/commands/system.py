@@ -311,7 +311,7 @@ class GetCluster(Command[Cluster]):
 
 
 class OptionScope(enum.IntEnum):
-    """What has options."""
+    """The kinds of objects that have options."""
 
     TOPIC = 1
     STREAM = 2
@@ -330,9 +330,6 @@ class DefaultShape(Shape):
 
     def to_json_value(self, value: bytes) -> list[int]:
         return list(value)
-
-    def from_json_value(self, json_value: Any, where: str) -> bytes:
-        return bytes(json_value)
 
 
 @dataclass(frozen=True, slots=True)

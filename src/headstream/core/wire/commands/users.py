@@ -57,7 +57,7 @@ class User(Record):
 
 @dataclass(frozen=True, slots=True)
 class UserDetails(User):
-    """One user and its permissions; None means none beyond those of every user."""
+    """One user and its permissions; None means no permissions beyond every user's."""
 
     permissions: Annotated[Permissions | None, UserPermissions()] = None
 

@@ -101,8 +101,8 @@ class SettleDeliveries(Command[SettledDeliveries]):
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         succeeded: How many attempts have succeeded since its last report, for pauses.
-        pause_failures: So many failures among
-        pause_attempts: so many last attempts pause the group
+        pause_failures: This number of failures among
+        pause_attempts: this number of last attempts pauses the group
         pause_us: for this long; 0 never pauses it.
     """
 
@@ -150,7 +150,7 @@ class _Pausing(Protocol):
 
 
 def pause_rule_of(command: _Pausing) -> PauseRule | None:
-    """Return when a group is paused, or None; InvalidOptionError if that is out of range."""
+    """Return when a group is paused, or None; InvalidOptionError if a number is out of range."""
     if not command.pause_us:
         return None
     return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()

@@ -176,7 +176,7 @@ class CommitMember(Command[GroupGeneration]):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets(Command[None]):
-    """Commit the next offsets of a consumer, by partition; `generations` are those of the polled partitions."""
+    """Commit the next offsets of a consumer, by partition; `generations`: of the polled partitions."""
 
     code = Code.COMMIT_OFFSETS
     stream: StreamId

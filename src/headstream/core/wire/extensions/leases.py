@@ -65,8 +65,8 @@ class LeaseMessages(Command[LeasedMessages]):
         dead_letter: `stream/topic` for messages that are given up, or empty.
         partitions: Which to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
-        pause_failures: So many failures among
-        pause_attempts: so many last attempts pause the group
+        pause_failures: This number of failures among
+        pause_attempts: this number of last attempts pauses the group
         pause_us: for this long; 0 never pauses it.
     """
 

@@ -215,7 +215,7 @@ class RemovedMessages(Record):
 class RemoveMarked(Command[RemovedMessages]):
     """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
 
-    One command rewrites at most one segment, with those of its neighbours that fit into it.
+    One command rewrites at most one segment, with the neighbours that fit into it.
     """
 
     code = Code.REMOVE_MARKED

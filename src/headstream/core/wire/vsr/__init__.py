@@ -4,5 +4,5 @@
     encoding.py   commands and replies from and to their bytes       layouts.py      the layouts that differ from the old ones
     options.py    options of topics, streams and users               logins.py       the login, by password or token
 
-Commands, handlers and statuses are those of the older protocol. Partitions are numbered from 0 in these bytes only.
+Commands, handlers and statuses are as in the older protocol. Partitions are numbered from 0 in these bytes only.
 """

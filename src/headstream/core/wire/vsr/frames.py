@@ -93,7 +93,7 @@ def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
 
 
 def encode_reply_head(request: RequestHeader, status: int, size: int, session: int) -> bytes:
-    """Return the header of a reply with a body of so many bytes; the number of the session is over 0."""
+    """Return the header of a reply; the number of the session is over 0."""
     return _REPLY.pack(
         *(HEADER_BYTES + size, IS_REPLY, request.checksum, request.client, session, request.request or 1),
         *(request.time, request.request, request.operation, status),

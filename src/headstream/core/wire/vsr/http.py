@@ -39,16 +39,14 @@ _BATCH: Final = struct.Struct("<8x4Q8xI204x")
 
 
 def decode_request(kind: type[Command[Any]], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> Command[Any]:
-    """Return the command of a request; errors as for Command.from_json(), and those of options."""
+    """Return the command of a request; errors as for Command.from_json() and for options."""
     document = decode_json(bytes(body)) if body else None
     given = document if isinstance(document, dict) else {}
     if isinstance(document, dict):
         document = _older_body(kind, document)
     command = kind.from_json(_older_texts(path), _older_texts(query), document)
     if kind is UpdateTopic:
-        absent = [
-            field.name for field in fields_of(kind) if field.name in REQUESTS[kind].fixed and given.get(field.json_name) is None
-        ]
+        absent = [each.name for each in fields_of(kind)[2:-1] if given.get(each.json_name) is None]
         command = replace(command, **dict.fromkeys(absent))
     elif isinstance(command, SendMessages):
         command = replace(command, is_from_zero=True)
@@ -91,7 +89,6 @@ def _older_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _older_body(kind: type[Command[Any]], document: dict[str, Any]) -> dict[str, Any]:
-    """Return a body in the older form."""
     if kind is SendMessages:
         return _older_send(document)
     found = {"id" if name == "consumer_id" else name: value for name, value in document.items() if value is not None}
@@ -158,20 +155,11 @@ def _messages(polled: PolledMessages, partition: int) -> Iterator[dict[str, Any]
             at += _FRAME.size
             payload, at = batches[at : at + payload_bytes], at + payload_bytes
             headers, at = Reader(batches[at : at + headers_bytes]), at + headers_bytes
-            yield {
-                "header": {
-                    "checksum": checksum,
-                    "id": int.from_bytes(number, "little"),
-                    "offset": base + offset,
-                    "timestamp": base_us,
-                    "origin_timestamp": origin_us + origin,
-                    "user_headers_length": headers_bytes,
-                    "payload_length": payload_bytes,
-                    "reserved": 0,
-                },
-                "payload": base64.b64encode(payload).decode(),
-                "user_headers": list(_user_headers(headers)),
-            }
+            times = {"timestamp": base_us, "origin_timestamp": origin_us + origin}
+            sizes = {"user_headers_length": headers_bytes, "payload_length": payload_bytes, "reserved": 0}
+            place = {"checksum": checksum, "id": int.from_bytes(number, "little"), "offset": base + offset}
+            texts = {"payload": base64.b64encode(payload).decode(), "user_headers": list(_user_headers(headers))}
+            yield {"header": {**place, **times, **sizes}, **texts}
 
 
 def _user_headers(reader: Reader) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The layouts of protocol 0.11 that differ from those of commands/: requests first, then replies.
+"""The layouts of protocol 0.11 that differ from commands/: requests first, then replies.
 
 partition            u32 from 0; where it can be missing: flag u8 | u32
 create stream        name | options                     update stream   stream | name | options

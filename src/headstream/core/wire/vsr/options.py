@@ -2,14 +2,7 @@
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Keys of topics:
-
-    message_expiry                      uint64 microseconds or a text such as `7 days`, `unlimited` or `server_default`
-    max_topic_size                      uint64 bytes or a text such as `10 GB`, `unlimited` or `server_default`
-    compression_algorithm               `none` or `gzip`; stored without effect
-    durability                          `replicated` or `persisted`, which syncs each send to disk
-    consumer_offset_durability          `replicated`; `persisted` is refused
-    segment_size, messages_required_to_save, size_of_messages_required_to_save, preallocate_segments     without effect
+Sizes and times can be texts, as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
 """
 
 from __future__ import annotations
@@ -94,7 +87,7 @@ def _flag(kind: int, value: bytes) -> dict[str, Any]:
 
 
 class Option(NamedTuple):
-    """A key of options: what reads its value as fields of a command, and what clients are told about it."""
+    """A key of options: the function that reads its value as fields of a command, and its description for clients."""
 
     read: Callable[[int, bytes], dict[str, Any]]
     kind: HeaderKind
@@ -107,23 +100,14 @@ NO_OPTIONS: Final[dict[str, Option]] = {}
 """Streams and users have none."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
     "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a text such as `7 days`"),
-    "max_topic_size": Option(
-        _size, HeaderKind.UINT64, "Size from which old messages are deleted, bytes, or a text such as `10 GB`"
-    ),
+    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or a text as `10 GB`"),
     "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored without effect", b"none"),
 }
 """Options accepted for an existing topic."""
 TOPIC_OPTIONS: Final[dict[str, Option]] = {
     **UPDATABLE_OPTIONS,
-    "durability": Option(
-        _durability,
-        HeaderKind.STRING,
-        "persisted syncs each send to disk; replicated does as the server's setting says",
-        b"replicated",
-    ),
-    "consumer_offset_durability": Option(
-        _offset_durability, HeaderKind.STRING, "replicated; persisted is refused", b"replicated"
-    ),
+    "durability": Option(_durability, HeaderKind.STRING, "persisted syncs each send, replicated as configured", b"replicated"),
+    "consumer_offset_durability": Option(_offset_durability, HeaderKind.STRING, "persisted is refused", b"replicated"),
     "segment_size": Option(_count, HeaderKind.UINT64, _UNUSED),
     "messages_required_to_save": Option(_count, HeaderKind.UINT32, _UNUSED),
     "size_of_messages_required_to_save": Option(_count, HeaderKind.UINT64, _UNUSED),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.replicate.apply.moved_keys.logged_rows import LOGGED, stacked
 from headstream.replicate.apply.unit_memory import Unit, UnitMemory, take_back
 from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
 from headstream.replicate.storage.delta_places import Translated
@@ -96,7 +97,7 @@ class KeyLog(UnitMemory):
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows and the numbers of those of some keys."""
+        """Return the logged rows, and the numbers of the rows of some keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
@@ -169,6 +170,20 @@ class KeyLog(UnitMemory):
     def drop_old(self) -> None:
         """Remove the table of old_moves() after its migration."""
         shutil.rmtree(self._old, ignore_errors=True)
+
+    def fit(self, columns: Mapping[str, str]) -> None:
+        """Give dates in keys the type of the table's columns, to which they have grown: a date is equal to no timestamp."""
+        if self._rows is None:
+            return
+        fields = {field.name: field for field in self._rows.schema}
+        for key in self._keys:
+            kind = arrow_type(columns[key]) if key in columns else fields[key].type
+            for name in (key, OLD_PREFIX + key):
+                if pa.types.is_date(fields[name].type):
+                    fields[name] = fields[name].with_type(kind)
+        schema = pa.schema(list(fields.values()))
+        if schema != self._rows.schema:
+            self.replace(self._rows.cast(schema))
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Record that no logged change carries some columns: a schema that is older than the changes adds them."""

@@ -19,7 +19,7 @@ LOGGED: Final = [
 
 
 class ChangeLog(Protocol):
-    """What a resolver reads and writes of a table's KeyLog."""
+    """Interface by which a resolver reads and writes a table's KeyLog."""
 
     def __contains__(self, key: Key) -> bool: ...
 
@@ -27,7 +27,7 @@ class ChangeLog(Protocol):
         """Return the logged keys that changes of key connect with some keys, including themselves."""
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows and the numbers of those of some keys."""
+        """Return the logged rows, and the numbers of the rows of some keys."""
 
     def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
         """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""

@@ -31,7 +31,7 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What the driver needs to know of a fold.
+    """The report of a fold to the driver.
 
     Args:
         has_below_first: Whether late changes were placed below the first load.

@@ -99,7 +99,7 @@ class JoinTask(KeyedTask):
         return plain, resolver.resolve(events, late, collapsed, self.ended, tracks=self.tracks)
 
     def _deletions(self, found: pa.Table | None, resolved: Resolved | None, deferred: pa.Table | None) -> pa.Table | None:
-        """Return the tombstones of a bucket, without those of keys that the driver merges; softly deleted rows need none."""
+        """Return the tombstones of a bucket, except for keys that the driver merges; softly deleted rows need none."""
         if self.soft:
             return None
         parts = [] if found is None else [in_table_types(found, self.fold.types)]
@@ -145,7 +145,7 @@ class _KnownTombstones:
         return schema.empty_table() if self._rows is None else self._rows.select(schema.names).cast(schema)
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return those of the rows' keys that are above the lowest of the rows."""
+        """Return the keys of the rows, except the lowest."""
         found = self.rows(rows.schema)
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if lowest is None:

@@ -31,7 +31,7 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class KeyStatistics:
-    """What the driver needs to know of changes before they are joined.
+    """Statistics of changes that the driver needs before they are joined.
 
     Args:
         moved: The keys before and after changes of key; None if there are too many.

@@ -55,7 +55,7 @@ class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
-        frame: Its columns are those of decoded.DECODED_SCHEMA; the changes have statistics.
+        frame: Its columns are as in decoded.DECODED_SCHEMA; the changes have statistics.
 
     Attributes:
         left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.

@@ -1,7 +1,7 @@
 """Merges the changes of a bucket of keys with the stored versions of these keys (SCD type 2); pure, runs on executors.
 
     changes -> statistics: changes of key, ranges of keys, lowest place -> driver
-    changes, stored versions -> split: by hash of the key -> those of one bucket -> join: rows of the merge's source
+    changes, stored versions -> split: by hash of the key -> one bucket -> join: rows of the merge's source
 
 These are the functions that the driver uses (type2/events.py, type2/merge_source.py).
 """

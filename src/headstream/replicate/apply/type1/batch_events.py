@@ -58,7 +58,7 @@ class BatchEvents:
         return tuple(row[OLD_PREFIX + name] for name in self._keys)
 
     def _carried_by(self, mask: bytes | None) -> frozenset[str]:
-        """Return the columns, without those of the key, that a mask names: one object for equal masks."""
+        """Return the columns that a mask names, without key columns: one object for equal masks."""
         if mask not in self._carried:
             self._carried[mask] = self._present(mask) & self._columns
         return self._carried[mask]

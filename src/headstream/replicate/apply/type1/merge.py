@@ -79,7 +79,8 @@ class Scd1Table(RememberedTable):
             self.engine.add_columns({DELETED: "BOOLEAN"})
         if older and self._log:
             self._log.leave_out([name for name in schema if name not in self.columns])
-        added = fit_columns(self.engine, self.columns, schema, self.keys)
+        added = fit_columns(self.engine, self.columns, schema)
+        self._log.fit(self.columns)
         if older and added:
             self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
             self._versioned = True
@@ -302,12 +303,10 @@ class Scd1Table(RememberedTable):
         return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
 
 
-def fit_columns(
-    engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
-) -> list[str]:
+def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
     """Extend a table's columns to fit a schema; return the new ones. SchemaError if a column's types cannot be reconciled."""
     try:
-        evolution = plan_evolution(columns, schema, keys)
+        evolution = plan_evolution(columns, schema)
     except SchemaError as error:
         raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
     if evolution.widened:

@@ -67,7 +67,7 @@ class Resolved:
 
 
 class StoredTable(Protocol):
-    """What a resolver reads of a table: its engine, or the rows of some keys."""
+    """Interface by which a resolver reads a table: its engine, or the rows of some keys."""
 
     @property
     def path(self) -> Place:
@@ -85,7 +85,7 @@ class StoredTable(Protocol):
 
 
 class KnownDeletions(Protocol):
-    """What a resolver reads of tombstones."""
+    """Interface by which a resolver reads tombstones."""
 
     def find(self, rows: pa.Table) -> pa.Table:
         """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows."""
@@ -221,7 +221,7 @@ class Resolver:
         return {key for key, known in stored if key not in self._log and without_ended(known, bound, soft=self._soft)}
 
     def _wanted_columns(self, columns: Iterable[str], types: Mapping[str, pa.DataType]) -> list[str]:
-        """Return the columns to read of stored rows: keys, those of the source, bookkeeping."""
+        """Return the columns to read of stored rows: keys, columns of the source, bookkeeping."""
         known = dict.fromkeys(name for name in (*self._keys, *columns) if name in types)
         return [*known, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
 

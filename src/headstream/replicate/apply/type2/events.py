@@ -48,17 +48,17 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[st
         partial = updates
     rows = changes.append_column("_hs_partial", partial).append_column("_hs_delete", pc.equal(changes["_hs_operation"], _DELETE))
     bare = pc.and_(moved, left_out)
-    gone = rows.filter(pc.and_not(moved, bare))
+    departing = rows.filter(pc.and_not(moved, bare))
     idle = pc.and_not(pc.and_(updates, _changes_nothing(present, changes)), moved)
     stays = pc.invert(pc.or_(idle, bare))
-    found = pa.concat_tables([rows.filter(stays), _departures(gone, keys)])
+    found = pa.concat_tables([rows.filter(stays), _departures(departing, keys)])
     names = [column.name for column in metadata.columns]
     omitting = changes.filter(bare).select(["_hs_topic", "_hs_partition", "_hs_offset"]).to_pylist()
     reason = "a change of key that omits columns: the history of its new key cannot be rebuilt"
     rejected = [(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"], reason) for row in omitting]
     found = found.select([*names, "_hs_sequence", "_hs_delete", "_hs_partial", "_hs_columns"])
     names = [*keys, *(OLD_PREFIX + key for key in keys), "_hs_sequence", "_hs_transaction", "_hs_event"]
-    return Events(found, changes.num_rows, present.of, rejected, _with_old_keys(gone, keys).select(names))
+    return Events(found, changes.num_rows, present.of, rejected, _with_old_keys(departing, keys).select(names))
 
 
 def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:

@@ -68,7 +68,7 @@ def carries_over(ends: Sequence[tuple[str, str]]) -> str:
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions since loads with values from before them; `rows` are those of carries_over()."""
+    """Return the keys of versions since loads with values from before them; `rows` is the result of carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -81,7 +81,7 @@ def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[
 
 
 _CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
-"""What closing a version changes."""
+"""The columns that closing a version changes."""
 
 
 class Scd2Table(RememberedTable):
@@ -124,7 +124,9 @@ class Scd2Table(RememberedTable):
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
-        if fit_columns(self.engine, self.columns, schema, self.keys) and older:
+        added = fit_columns(self.engine, self.columns, schema)
+        self._log.fit(self.columns)
+        if added and older:
             own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
@@ -222,7 +224,7 @@ class Scd2Table(RememberedTable):
             self._log.replace(rows.filter(pc.greater_equal(rows["_hs_sequence"], border)) if border else None)
 
     def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Divide changes into those of most keys, and those of keys at which rows departed after others had arrived."""
+        """Divide changes by key: keys from which a row departed after another row had arrived, and all other keys."""
         if not self._log:
             return rows, rows.slice(0, 0)
         candidates = np.flatnonzero(self._log.mask(rows).to_numpy())

@@ -27,10 +27,10 @@ from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
 
 STORED: Final = ["_hs_valid_from", "_hs_valid_to", "_hs_deleted", "_hs_versions"]
-"""What is read of stored versions, with their keys or all columns of the source."""
+"""Bookkeeping columns that are read of stored versions, besides keys or all columns of the source."""
 CLOSE, WRITE, REMOVE = range(3)
 ACTION: Final = "_hs_action"
-"""What the merge does with the version of a row: one of the three above."""
+"""The action of the merge on the version of a row: one of the three above."""
 _DERIVED: Final = frozenset({"_hs_valid_from_time", "_hs_valid_to_time", "_hs_current"})
 """The columns derived from the sequences."""
 

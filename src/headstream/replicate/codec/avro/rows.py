@@ -88,7 +88,7 @@ def _measure(
 @cython.exceptval(check=False)
 @cython.nogil
 def _width(kind: cython.longlong) -> cython.longlong:
-    """Return the bytes of a value in its column; of texts those of an offset."""
+    """Return the bytes that a value takes in its column; for texts, the bytes of an offset."""
     if kind in (codes.DECIMAL, codes.FIXED_DECIMAL):
         return 16
     if kind in (codes.INT64, codes.DOUBLE):

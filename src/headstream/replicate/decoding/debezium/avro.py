@@ -37,7 +37,7 @@ from headstream.replicate.decoding.debezium.messages import (
     shape_of,
 )
 from headstream.replicate.schemas.registry import DEBEZIUM_ID, schema_numbers
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
 _FRAME_BYTES: Final = 5
@@ -73,33 +73,33 @@ def is_framed(key: bytes) -> bool:
     return len(key) >= _FRAME_BYTES and key[0] == 0
 
 
-def key_columns(key: bytes, zone: SchemaZone) -> tuple[str, ...] | str:
+def key_columns(key: bytes, schema_store: SchemaStore) -> tuple[str, ...] | str:
     """Return the columns of a framed key; the id of its schema if that is missing.
 
     Raises:
         SchemaError: the schema is not Avro.
     """
     schema_id = f"{DEBEZIUM_ID}{int.from_bytes(key[1:_FRAME_BYTES], 'big')}"
-    entry = zone.find(schema_id)
+    entry = schema_store.find(schema_id)
     return schema_id if entry is None else key_fields(entry.metadata.data_schema)
 
 
 def read_avro_groups(
-    payloads: pa.BinaryArray, rows: RowNumbers, zone: SchemaZone, settings: DebeziumSettings
+    payloads: pa.BinaryArray, rows: RowNumbers, schema_store: SchemaStore, settings: DebeziumSettings
 ) -> Iterator[MessageGroup]:
     """Read framed messages, grouped by their schema.
 
     Args:
         payloads: Framed values.
         rows: Their rows in the raw batch.
-        zone: The schema store, which fetches missing schemas from the registry.
+        schema_store: The schema store, which fetches missing schemas from the registry.
         settings: What of their form depends on the connector's configuration.
     """
     numbers = schema_numbers(payloads, np.arange(len(rows)))
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)
         schema_id = f"{DEBEZIUM_ID}{number}"
-        entry = zone.find(schema_id)
+        entry = schema_store.find(schema_id)
         if entry is None:
             yield no_messages(rows[places], waits_for=schema_id)
             continue

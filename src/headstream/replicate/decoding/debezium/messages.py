@@ -35,7 +35,7 @@ _DECODER: Final = json.JSONDecoder()
 _LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
-_MARKS_OF_OTHERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
+_FOREIGN_MEMBERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
 """Fields of changes of a schema; a heartbeat has `ts_ms` alone, the metadata of transactions `status` and `id`."""
 
 
@@ -44,7 +44,7 @@ class MessageGroup:
     """Messages of one schema.
 
     Args:
-        rows: Their rows in the raw batch; those of `table`, if they have been read.
+        rows: Their rows in the raw batch; the rows of `table`, if they have been read.
         fields: The columns of before and after; None for messages that are no envelopes of changes.
         table: before, after, source, op, transaction; or the fields of transaction metadata.
         faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
@@ -62,7 +62,7 @@ class MessageGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the messages of one schema are, and how they are read.
+    """The layout of the messages of one schema.
 
     Args:
         fields: The columns of before and after; None for messages that are no changes.
@@ -199,7 +199,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
 
 def _is_other(members: Collection[str]) -> bool:
     """Return whether messages with some fields are neither envelopes of changes nor flattened."""
-    return not _MARKS_OF_OTHERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
+    return not _FOREIGN_MEMBERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
 
 
 def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSettings) -> Shape:

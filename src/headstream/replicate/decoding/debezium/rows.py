@@ -2,14 +2,14 @@
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
-    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are those of the old row
+    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
     d with the header __debezium.newkey     counted alone: the insertion has all of it
     t              a notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
 A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task is the topic
 prefix.
-Schemas are stored in the zone by the process that meets them first; their ids are digests of their columns.
+Schemas are stored in the schema store by the process that meets them first; their ids are digests of their columns.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from headstream.replicate.decoding.debezium.order import change_sequences
 from headstream.replicate.decoding.rows import ChangeParts, Faults, assemble_changes
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
+from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
 REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
@@ -113,7 +113,7 @@ class _Part:
 
 
 def decode_debezium_rows(
-    raw: pa.RecordBatch, rows: RowNumbers, zone: SchemaZone, catalog: SchemaCatalog, options: DecodeOptions
+    raw: pa.RecordBatch, rows: RowNumbers, schema_store: SchemaStore, catalog: SchemaCatalog, options: DecodeOptions
 ) -> DebeziumRows:
     """Decode the messages of a batch that are Debezium's.
 
@@ -124,7 +124,7 @@ def decode_debezium_rows(
     settings = options.debezium
     assert settings is not None, "a pipeline without messages of Debezium"
     result = DebeziumRows()
-    decoding = _Decoding(raw, zone, catalog, options, settings, result)
+    decoding = _Decoding(raw, schema_store, catalog, options, settings, result)
     for group in decoding.groups(rows):
         result.faults |= group.faults
         if group.waits_for:
@@ -143,7 +143,7 @@ class _Decoding:
     """The decoding of one batch."""
 
     raw: pa.RecordBatch
-    zone: SchemaZone
+    schema_store: SchemaStore
     catalog: SchemaCatalog
     options: DecodeOptions
     settings: DebeziumSettings
@@ -157,7 +157,7 @@ class _Decoding:
         if framed.any() and self.options.registry is None:
             yield no_messages(rows[framed], reason=REGISTRY_REASON)
         elif framed.any():
-            yield from read_avro_groups(payloads.filter(pa.array(framed)), rows[framed], self.zone, self.settings)
+            yield from read_avro_groups(payloads.filter(pa.array(framed)), rows[framed], self.schema_store, self.settings)
         if not framed.all():
             others = payloads.filter(pa.array(~framed))
             yield from read_groups(others, rows[~framed], self.known_fields, self.settings)
@@ -178,7 +178,7 @@ class _Decoding:
             self.result.events.append(transaction_events(Lineage(SERVER, prefix, "", ""), ids, numbers, last))
 
     def parts_of(self, group: MessageGroup) -> Iterator[_Part]:
-        """Divide messages by table and by the columns of their keys; reject those of no table."""
+        """Divide messages by table and by the columns of their keys; reject messages of no table."""
         assert group.fields is not None, "messages of changes"
         found = [
             pc.struct_field(group.table["source"].combine_chunks(), name)
@@ -271,7 +271,7 @@ class _Decoding:
         if not key:
             return ()
         if is_framed(key) and self.options.registry is not None:
-            return key_columns(key, self.zone)
+            return key_columns(key, self.schema_store)
         columns = read_key(key)
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
@@ -282,7 +282,7 @@ class _Decoding:
 
     def known_fields(self, schema: str, table: str) -> tuple[ConnectField, ...]:
         """Return the columns that a table had until now, for messages that do not describe theirs."""
-        history = self.zone.history(schema, table)
+        history = self.schema_store.history(schema, table)
         return known_fields(history[-1].metadata.data_schema) if history else ()
 
     def decode(self, part: _Part) -> None:
@@ -319,7 +319,7 @@ class _Decoding:
             self.result.events.append(transaction_events(part.lineage, *_transactions(part), nothing))
 
     def _store_schema(self, part: _Part) -> str:
-        """Return the id of the schema of some messages; it is in the zone afterwards."""
+        """Return the id of the schema of some messages; it is in the schema store afterwards."""
         lineage = part.lineage
         columns = tuple(
             one.column(ordinal, part.keys.index(one.name) + 1 if one.name in part.keys else 0)
@@ -328,12 +328,12 @@ class _Decoding:
         document = [lineage.task, lineage.schema, lineage.table, list(part.keys), fields_document(part.fields)]
         text = json.dumps(document)
         schema_id = f"debezium-{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
-        if self.zone.find(schema_id) is None:
+        if self.schema_store.find(schema_id) is None:
             times = pc.min(part.column("source", "ts_ms")).as_py()
             version = replace(lineage, table_version=times or 0)
             place = [self.raw.column(name)[int(part.rows[0])].as_py() for name in ("topic", "partition", "offset")]
             metadata = TableMetadata(schema_id, version, columns, text)
-            self.zone.adopt(ZoneEntry(metadata, time.time_ns() // 1000, *place))
+            self.schema_store.adopt(StoredSchema(metadata, time.time_ns() // 1000, *place))
         return schema_id
 
     def _sequences(self, part: _Part, *, has_key: bool) -> tuple[pa.Array, npt.NDArray[np.bool_]]:

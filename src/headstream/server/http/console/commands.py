@@ -25,7 +25,7 @@ from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, s
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, SeekGroup
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
-from headstream.core.wire.extensions.topics import (
+from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetIdentity,

@@ -3,7 +3,7 @@
     one epoll for all idle connections -> the event loop calls look()
         -> for each readable one: bytes -> SmallRequests -> its response
         -> all responses of the round together: waking several clients at once costs less
-        -> those of the waits that the requests have ended
+        -> responses of the waits that the requests have ended
         -> a spin of _SPIN_S for more, as long as that pays: sleeping and waking costs more than a small request
     remaining bytes of a connection -> IntakeHandler.take(), which switches back to its transport if it needs more
 

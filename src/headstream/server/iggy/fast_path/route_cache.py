@@ -24,7 +24,7 @@ _MAX_ROUTES: Final = 1024
 
 
 class CachedRoute:
-    """What was found for requests that begin with the bytes `name`: of the topic; for polls, of consumer and partition too."""
+    """The result of a lookup for requests that begin with the bytes `name`: the topic; for polls, also consumer and partition."""
 
     def __init__(self, name: bytes) -> None:
         self.name = memoryview(name)

@@ -73,7 +73,7 @@ _DONE: Final = response_head(0, 0)
 _MAX_RESPONSE_BYTES: Final = 64 << 10
 """Limit of the responses of one call."""
 _MAX_READ_MESSAGES: Final = 100
-"""Polls of more messages take the general path, as do those of more than"""
+"""Polls of more messages take the general path, as do polls of more than"""
 _MAX_READ_BYTES: Final = 16 << 10
 """bytes: longer reads can need another thread."""
 

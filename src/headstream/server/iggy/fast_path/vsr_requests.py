@@ -19,6 +19,7 @@ from headstream.core.wire.commands.messages import SendMessages
 from headstream.core.wire.vsr.frames import HEADER_BYTES, IS_REPLY, IS_REQUEST
 from headstream.core.wire.vsr.operations import READ, SEND
 from headstream.errors import HeadstreamError
+from headstream.log.partition.partition_end import MAX_SHORT_BYTES
 
 try:
     import cython
@@ -54,6 +55,8 @@ POLLED_BYTES = cython.declare(cython.longlong, 16)
 """The body of a reply to a poll before the batches: partition u32 | newest offset u64 | count u32."""
 LENT_BYTES = cython.declare(cython.longlong, 24)
 """The space before the messages that SmallRequests._take() returns."""
+MOST_FRAMES = cython.declare(cython.longlong, 3 * MAX_SHORT_BYTES)
+"""PartitionEnd.append() refuses what frames of that size contain; they must not be decoded twice."""
 MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
@@ -132,7 +135,7 @@ class VsrRequests(SmallRequests):
         """Append the batch of a send: metadata_length u32 | stream | topic | partitioning (6 bytes) | count u32 | batch."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER + 4
-        named: cython.longlong = self._find_name_end(view, begin, end) if end > begin else 0
+        named: cython.longlong = self._find_name_end(view, begin, end) if begin < end < begin + MOST_FRAMES else 0
         if not named or end - named < 10 or p[named] != PARTITION or p[named + 1] != 4:
             return None
         if c.load32(p, begin - 4) != named + 10 - begin:

@@ -47,7 +47,7 @@ _MOST_WAITS: Final = 64
 
 
 class SharedQuic(Protocol):
-    """What all QUIC clients of a server share."""
+    """Objects that all QUIC clients of a server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
@@ -221,7 +221,7 @@ class QuicClient:
         if len(request) > most_bytes:
             self._forget(stream)
             self._connection.stop_stream(stream, 0)
-            self._say(stream, Status.UNAUTHENTICATED if self._is_unauthenticated else Status.INVALID_COMMAND)
+            self._send_status(stream, Status.UNAUTHENTICATED if self._is_unauthenticated else Status.INVALID_COMMAND)
             return
         if is_end:
             self._forget(stream)
@@ -320,7 +320,7 @@ class QuicClient:
         with suppress(AssertionError, ValueError, RuntimeError):  # the client has ended the stream
             self._connection.send_stream_data(stream, b"".join(pieces), end_stream=True)
 
-    def _say(self, stream: int, status: int) -> None:
+    def _send_status(self, stream: int, status: int) -> None:
         self._respond(stream, 0, perf_counter(), status, [response_head(status, 0)])
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:

@@ -50,7 +50,7 @@ _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 """Receive window before the login; a datagram or two more than a login."""
 
 _TRUSTED_HANDSHAKES: Final = 32
-"""With so many pending handshakes, a new client has to validate its address (Retry)."""
+"""Number of pending handshakes from which on a new client has to validate its address (Retry)."""
 _MOST_HANDSHAKES: Final = 256
 """Limit of pending handshakes; further first packets are dropped, and real clients resend them."""
 _HANDSHAKES_A_SECOND: Final = 100

@@ -50,7 +50,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedTcp(Protocol):
-    """What the connections of one server share."""
+    """Objects that the connections of one server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits

@@ -11,7 +11,7 @@ from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.resources.loop_rounds import LoopRounds
 
 ROUND_BYTES: Final = 256 << 10
-"""After so many bytes of an unfinished request, other connections have their turn: reading 4 MiB at once takes 5 ms, from one
+"""Bytes of an unfinished request after which other connections are served: reading 4 MiB at once takes 5 ms, from one
 connection or from ten."""
 
 _SHORT_REQUESTS: Final = 8

@@ -6,7 +6,7 @@ from typing import Final
 
 from headstream.server.config.tcp_settings import ConnectionLimits
 
-_TIGHT_S: Final = 3.0
+_SHORT_TIMEOUT_S: Final = 3.0
 """Timeout of receiving a request and of sending responses while memory is scarce, seconds: shorter than requests wait for
 memory (WAIT_S)."""
 
@@ -56,7 +56,7 @@ class ConnectionTimeouts:
         frame_s = 0.0 if began_s is None else now_s - began_s
         most_frame_s, most_stall_s = limits.frame_s, limits.stall_s
         if is_tight:
-            most_frame_s, most_stall_s = min(most_frame_s, _TIGHT_S), min(most_stall_s, _TIGHT_S)
+            most_frame_s, most_stall_s = min(most_frame_s, _SHORT_TIMEOUT_S), min(most_stall_s, _SHORT_TIMEOUT_S)
         if pending_bytes is not None and frame_s > most_frame_s + pending_bytes / limits.bytes_a_second:
             return "receiving a request timed out", {"bytes": pending_bytes}
         if unsent_bytes is not None:

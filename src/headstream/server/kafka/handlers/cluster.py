@@ -22,6 +22,7 @@ _OPERATIONS = {
     "describe": 8,
     "describe_configs": 10,
     "alter_configs": 11,
+    "idempotent_write": 12,
 }
 """The bits of a client's operations on a topic or the cluster."""
 
@@ -38,6 +39,7 @@ def list_topics(call: Call) -> Reply:
         "cluster_id": call.context.dispatcher.broker.identity,
         "controller_id": NODE_ID,
         "topics": topics,
+        "cluster_authorized_operations": _cluster_operations(call),
     }
 
 
@@ -49,11 +51,12 @@ def describe_cluster(call: Call) -> Reply:
         "cluster_id": call.context.dispatcher.broker.identity or "",
         "controller_id": NODE_ID,
         "brokers": [{"broker_id": NODE_ID, "host": call.advertised.host, "port": call.advertised.port}],
+        "cluster_authorized_operations": _cluster_operations(call),
     }
 
 
 def describe_acls(call: Call) -> Reply:
-    """Return the error of a broker without an authorizer: rights are those of the server's users, not access control lists."""
+    """Return the error of a broker without an authorizer: rights belong to the server's users, not to access control lists."""
     return {
         "error_code": ErrorCode.SECURITY_DISABLED,
         "error_message": "there are no ACLs: rights are those of the server's users",
@@ -126,6 +129,17 @@ def _describe(call: Call, name: str, place: FoundTopic) -> dict[str, Any]:
         ],
         "topic_authorized_operations": _operations(call, place) if is_asked else NO_OPERATIONS,
     }
+
+
+def _cluster_operations(call: Call) -> int:
+    if not call.request.get("include_cluster_authorized_operations", False):
+        return NO_OPERATIONS
+    allowed = ["describe", "describe_configs"]
+    if is_allowed(call.rights.create_stream):
+        allowed.append("create")
+    if is_allowed(call.rights.send_somewhere):
+        allowed.append("idempotent_write")
+    return _bits(allowed)
 
 
 def _operations(call: Call, place: FoundTopic) -> int:

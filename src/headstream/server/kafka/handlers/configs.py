@@ -111,9 +111,16 @@ _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
 
 
 def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
-    """Return the settings of a topic for a response."""
+    """Return the settings of a topic for a response; a value that is the server's default is not one of the topic."""
+    defaults = TopicOptions()
     found = [
-        {"name": name, "value": spell(options), "read_only": False, "config_source": _OF_TOPIC, "config_type": kind}
+        {
+            "name": name,
+            "value": spell(options),
+            "read_only": False,
+            "config_source": _OF_SERVER if spell(options) == spell(defaults) else _OF_TOPIC,
+            "config_type": kind,
+        }
         for name, (spell, kind) in _CHANGEABLE.items()
     ]
     found += [

@@ -72,7 +72,7 @@ class FetchSession:
         self._parts: dict[tuple[str, int], _FetchedPartition] = {}
         self._by_directory: dict[str, tuple[str, int]] = {}
         self._pending: dict[tuple[str, int], None] = {}  # to be read, in turn; any thread adds to it
-        self._told: list[tuple[_FetchedPartition, tuple[int, int], bool]] = []
+        self._reported: list[tuple[_FetchedPartition, tuple[int, int], bool]] = []
         self._is_notified = self._is_final = False
         self._is_full = True
         self._size = 0
@@ -95,7 +95,7 @@ class FetchSession:
         return self._is_final or self._size >= max(self.request["min_bytes"], 0) or not self._parts
 
     @property
-    def is_patient(self) -> bool:
+    def waits_for_bytes(self) -> bool:
         """Whether the fetch waits for more than one byte: then not each new message triggers a recheck."""
         return bool(self.request["min_bytes"] > 1)
 
@@ -188,7 +188,7 @@ class FetchSession:
         """Return the response as it is now: all partitions of the first fetch, later those with something new."""
         self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
-        self._told.clear()
+        self._reported.clear()
         left, topics = min(self.request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
         for key in tuple(self._parts if self._is_full else self._pending):
             part = self._parts.get(key)
@@ -201,7 +201,7 @@ class FetchSession:
             answer, bounds, size = self._answer(part, left)
             if self._is_full or size or answer.get("error_code") or bounds != part.shown:
                 topics.setdefault(part.topic, []).append(answer)
-                self._told.append((part, bounds, size > 0))
+                self._reported.append((part, bounds, size > 0))
                 self._pending[key] = None  # until a fetch after this one finds nothing new
             left -= size
             self._size += size
@@ -213,13 +213,13 @@ class FetchSession:
     def finish(self) -> None:
         """Note that the last read is sent: partitions with messages are read last the next time."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
-        for part, bounds, has_records in self._told:
+        for part, bounds, has_records in self._reported:
             part.shown = bounds
             if has_records:
                 key = part.topic, part.index
                 self._pending.pop(key, None)
                 self._pending[key] = None
-        self._told.clear()
+        self._reported.clear()
 
     def _room_bytes(self) -> int:
         budget = self._call.context.budget

@@ -1,4 +1,4 @@
-"""Produce: record batches of clients into partitions, those of idempotent producers once; and ids for such producers."""
+"""Produce: record batches of clients into partitions, once for idempotent producers; and ids for such producers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Schema:
             raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
 
     def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
-        """Return a message in pieces (also records); missing fields get defaults, those of other versions are left out."""
+        """Return a message in pieces (also records); missing fields get defaults, fields of other versions are left out."""
         pieces: list[BytesLike] = [bytearray()]
         _writer_of(self, version)(pieces, values)
         return [piece for piece in pieces if len(piece)]

@@ -102,7 +102,7 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_a_password(url: str, options: dict[str, Any], text: str) -> None:
+def test_parse_refuses_invalid_kafka_addresses_without_showing_the_password(url: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(hs.InvalidInputError, match=text) as caught:
         parse(url, **options)
     assert "secret" not in str(caught.value)
@@ -112,7 +112,7 @@ def test_what_cannot_be_used_is_refused_without_a_password(url: str, options: di
     ("kafka", "ours"),
     [("shop.orders", "shop/orders"), ("shop.orders.eu", "shop/orders.eu"), ("orders", "kafka/orders"), (".x", "kafka/.x")],
 )
-def test_names_lead_there_and_back(kafka: str, ours: str) -> None:
+def test_kafka_topic_names_map_to_topic_names_and_back(kafka: str, ours: str) -> None:
     names = KafkaTopicNames()
     assert str(names.topic_name(kafka)) == ours
     assert names.kafka_name(TopicName.parse(ours)) == kafka

@@ -66,7 +66,9 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
         ("http://u:secret@host?tls=true", {}, "Use https://"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_its_password(url: str, options: dict[str, object], text: str) -> None:
+def test_parse_address_refuses_invalid_addresses_without_showing_the_password(
+    url: str, options: dict[str, object], text: str
+) -> None:
     with pytest.raises((InvalidUrlError, InvalidOptionError), match=text) as caught:
         parse_address(urlsplit(url), options, {})
     assert "secret" not in str(caught.value)

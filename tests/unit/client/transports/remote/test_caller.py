@@ -20,7 +20,7 @@ from headstream.core.wire.extensions.groups import (
 )
 from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer
-from headstream.core.wire.extensions.topics import GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
+from headstream.core.wire.extensions.topic_options import GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.errors import OutcomeUnknownError, SequenceError

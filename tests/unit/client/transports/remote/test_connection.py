@@ -11,7 +11,7 @@ import pytest
 import headstream as hs
 from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.extensions.topics import GetIdentity, ListOpenTopics
+from headstream.core.wire.extensions.topic_options import GetIdentity, ListOpenTopics
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.errors import AuthenticationError, OutcomeUnknownError, ServerError, ServerUnreachableError
@@ -72,7 +72,7 @@ def test_a_wrong_password_says_who_and_where_and_not_which() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_garbage_is_no_answer() -> None:
+def test_an_invalid_response_leaves_the_outcome_unknown() -> None:
     with (
         ScriptedServer(Script(ListOpenTopics, b"\xff" * 40)) as server,
         hs.connect(server.url + "?retry_timeout_ms=0") as log,

@@ -10,7 +10,7 @@ import headstream as hs
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.core.wire.extensions.topics import GetOpenTopic, OpenPartition, OpenTopic
+from headstream.core.wire.extensions.topic_options import GetOpenTopic, OpenPartition, OpenTopic
 from headstream.core.wire.frames import encode_response
 from headstream.core.wire.records import Command
 from headstream.errors import OutcomeUnknownError

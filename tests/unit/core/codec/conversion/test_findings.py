@@ -5,5 +5,5 @@ from __future__ import annotations
 from headstream.core.codec.conversion import POLICIES
 
 
-def test_every_policy_is_told() -> None:
+def test_policies_are_the_five_that_convert_takes() -> None:
     assert set(POLICIES) == {"error", "drop", "widen", "text", "bare"}

@@ -29,7 +29,9 @@ from tests.unit.core.codec.conversion.test_dialects import header_after, message
         ("binary-wide", hs.HeaderValue(266, b"?"), r"Headstream has no kind kip82\(10\)"),
     ],
 )
-def test_what_has_no_spelling_is_refused_by_name_and_was_planned(to: str, value: Any, reason: str) -> None:
+def test_convert_refuses_a_header_that_the_dialect_cannot_express_as_plan_conversion_said(
+    to: str, value: Any, reason: str
+) -> None:
     given = replace(message(k=value), id=0, timestamp=2000)
     with pytest.raises(LimitError, match=reason) as caught:
         convert(given, to=to)

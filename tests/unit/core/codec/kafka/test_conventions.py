@@ -131,3 +131,12 @@ def test_encode_headers_completes_an_event_and_gives_back_what_the_message_had()
     for convention, pairs in (("cloudevents", {"type": "a", "ce_type": "b"}), ("spring", [("a", 1), ("a", 2)])):
         with pytest.raises(HeaderError, match=f"repeats, which {convention} cannot hold"):
             encode_record(Message(payload=b"", headers=Headers(pairs)), convention=convention)  # type: ignore[arg-type]
+
+
+def test_encode_headers_keeps_the_kinds_of_own_headers_when_the_convention_is_raw() -> None:
+    pairs = [("hs.mirror", hs.string("a/shop/orders/1/0")), ("hs.attempts", hs.int32(3)), ("r", hs.raw(b"5"))]
+    headers = encode_headers(Message(payload=b"", headers=Headers(pairs)), "raw")
+    assert headers[:-1] == [("hs.mirror", b"a/shop/orders/1/0"), ("hs.attempts", b"3"), ("r", b"5")]
+    assert decode_headers(headers, "raw") == pairs
+    with pytest.raises(HeaderError, match="raw loses the kind int32"):
+        encode_headers(Message(payload=b"", headers=Headers({"n": hs.int32(3)})), "raw")

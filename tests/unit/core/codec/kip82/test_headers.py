@@ -138,7 +138,9 @@ def test_a_kind_that_the_proposal_has_not_is_refused_by_name(value: hs.HeaderVal
     ],
 )
 @pytest.mark.parametrize("layout", [STRICT, LENIENT], ids=["strict", "lenient"])
-def test_what_is_broken_is_refused_with_its_place(layout: TypedHeaders, block: bytes, text: str) -> None:
+def test_headers_are_refused_with_the_place_of_the_fault_when_their_block_is_invalid(
+    layout: TypedHeaders, block: bytes, text: str
+) -> None:
     with pytest.raises(DecodeError, match=text):
         read(block, layout)
 

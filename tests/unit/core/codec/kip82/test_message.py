@@ -98,7 +98,7 @@ def test_kafkas_own_record_batch_is_told_apart_by_its_checksum() -> None:
         (message(b"v", b"", magic=1, attributes=0), "the length of the value|too many"),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_place(data: bytes, text: str) -> None:
+def test_decode_message_refuses_invalid_bytes_with_their_place(data: bytes, text: str) -> None:
     with pytest.raises(DecodeError, match=text):
         decode_message(data)
 

@@ -198,7 +198,7 @@ def test_decode_rows_reads_the_rows_it_is_told(avro: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("rows", [None, b""])
-def test_decode_rows_takes_no_rows(avro: ModuleType, rows: bytes | None) -> None:
+def test_decode_rows_returns_nothing_when_there_are_no_rows(avro: ModuleType, rows: bytes | None) -> None:
     plan = compile_rows(SCHEMA)
     found = avro.decode_rows(plan, b"", b"", b"", rows)
     assert (found.count, list(found.rows), found.faults) == (0, [], [])

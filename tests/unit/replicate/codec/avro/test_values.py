@@ -80,8 +80,8 @@ def test_decode_value_reads_what_was_written_and_no_less(schema: Any, value: Any
 
 def test_decode_value_takes_a_timestamp_as_utc() -> None:
     avro_type = parse_schema('{"type": "long", "logicalType": "timestamp-micros"}')
-    zone = datetime.timezone(datetime.timedelta(hours=2))
-    data = encode_value(avro_type, datetime.datetime(2024, 5, 6, 9, 0, tzinfo=zone))
+    schema_store = datetime.timezone(datetime.timedelta(hours=2))
+    data = encode_value(avro_type, datetime.datetime(2024, 5, 6, 9, 0, tzinfo=schema_store))
     assert decode_value(AvroReader(data), avro_type) == datetime.datetime(2024, 5, 6, 7, 0)
 
 

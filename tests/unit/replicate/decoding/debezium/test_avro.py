@@ -32,7 +32,7 @@ _FIELDS: list[dict[str, Any]] = [
 def decode(directory: Path, *, registry: bool = True, **given: Any) -> Decoded:
     settings = RegistrySettings(directory=directory) if registry else None
     headers = given.pop("headers", {})
-    decoder = make_decoder(given.pop("zone", directory), debezium=DebeziumSettings(), registry=settings)
+    decoder = make_decoder(given.pop("schema_store", directory), debezium=DebeziumSettings(), registry=settings)
     return decoder.decode(with_headers(raw_messages(**given, topic="shop/shop.kit"), headers))
 
 
@@ -97,9 +97,9 @@ def test_messages_wait_for_the_schemas_of_their_values_and_keys(tmp_path: Path) 
     partly = tmp_path / "partly"
     partly.mkdir()
     for number, waited_for in ((1, "debezium-avro-1"), (2, "debezium-avro-2")):
-        assert waiting_of(decode(partly, values=values, keys=keys, zone=tmp_path)) == {0: waited_for}
+        assert waiting_of(decode(partly, values=values, keys=keys, schema_store=tmp_path)) == {0: waited_for}
         (writer.directory / f"{number}.avsc").rename(partly / f"{number}.avsc")
-    (row,) = rows_of(decode(partly, values=values, keys=keys, zone=tmp_path))
+    (row,) = rows_of(decode(partly, values=values, keys=keys, schema_store=tmp_path))
     assert row["id"] == 1
     assert "no registry is configured" in reasons_of(decode(tmp_path, values=values, keys=keys, registry=False))[0]
 

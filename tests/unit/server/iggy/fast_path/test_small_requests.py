@@ -21,7 +21,7 @@ from headstream.core.wire.commands.sessions import Login, Logout, Ping
 from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, PurgeTopic
 from headstream.core.wire.commands.users import ChangePassword, DeleteUser, UpdatePermissions, UpdateUser, UserStatus
 from headstream.core.wire.extensions.messages import SetState
-from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.frames import request_head
 from headstream.core.wire.records import Command
 from tests.support import kernels

@@ -190,7 +190,7 @@ def _cut(
 def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads: int = -1) -> Cut:
     """Return the first checked sent messages that fit one batch, at least one.
 
-    `max_values` limits the bytes of header values, `max_payloads` those of payloads; -1 disables both.
+    `max_values` limits the bytes of header values, `max_payloads` the bytes of payloads; -1 disables both.
     """
     view = memoryview(sent)
     noted = bytearray(8)

@@ -65,7 +65,8 @@ BASE_MS = cython.declare(cython.longlong, 56)
 MOST_MS = cython.declare(cython.longlong, 64)
 COUNT = cython.declare(cython.longlong, 72)
 STATUS = cython.declare(cython.longlong, 80)
-_NOTES: Final = struct.Struct("<11q")
+MOST_BLOCK = cython.declare(cython.longlong, 88)
+_NOTES: Final = struct.Struct("<12q")
 _STATE: Final = struct.Struct("<4q")
 _AT: Final = struct.Struct("<q")
 
@@ -198,10 +199,9 @@ def _encode_headers(
     values: cython.p_uchar,
     validity: cython.p_uchar,
     notes: cython.p_uchar,
-    most_block: cython.longlong,
 ) -> cython.longlong:
     """Encode the headers of a block; return their number, including hs.kinds, or -1 for the fallback."""
-    if end - block > most_block:
+    if end - block > c.load64_signed(notes, MOST_BLOCK):
         return -1
     c.store64_signed(notes, ENCODED_HEADERS, 0)
     c.store64_signed(notes, ENCODED_KEYS, 0)
@@ -231,7 +231,6 @@ def _write_messages(
     to: cython.longlong,
     room: cython.longlong,
     notes: cython.p_uchar,
-    most_block: cython.longlong,
 ) -> cython.longlong:
     """Write the records of messages, from the noted position to the first one for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
@@ -259,7 +258,7 @@ def _write_messages(
         header_count: cython.longlong = 0
         if block < block_end:
             header_count = _encode_headers(
-                p, block, block_end, names, entries, key_offsets, keys, value_offsets, values, validity, notes, most_block
+                p, block, block_end, names, entries, key_offsets, keys, value_offsets, values, validity, notes
             )
         if header_count < 0:
             status = FALLBACK
@@ -319,13 +318,13 @@ def encode_batch(
     """
     data = c.new_bytes(HEAD_BYTES + sum(len(chunk) for chunk in chunks) + _SLACK_BYTES)
     noted, scratch, end = bytearray(_NOTES.size), _EncodeScratch(), HEAD_BYTES
-    _NOTES.pack_into(noted, 0, *(0,) * 8, -1, 0, 0)
+    _NOTES.pack_into(noted, 0, *(0,) * 8, -1, 0, 0, _BLOCK_BYTES if is_typed else 0)
     for chunk in chunks:
         view = memoryview(chunk)
         _AT.pack_into(noted, 48, 0)
         while True:
-            end = _fill(view, base_offset, scratch, data, end, noted, _BLOCK_BYTES if is_typed else 0)
-            at, base_ms, most_ms, count, status = _NOTES.unpack(noted)[6:]
+            end = _fill(view, base_offset, scratch, data, end, noted)
+            at, base_ms, most_ms, count, status = _NOTES.unpack(noted)[6:11]
             if status == _DONE:
                 break
             if status == _BROKEN:
@@ -363,9 +362,7 @@ def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], 
     _CHECK.pack_into(data, _CHECK_AT, crc32c(memoryview(data)[_CHECKED_AT:]))
 
 
-def _fill(
-    view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray, most: int
-) -> int:
+def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray) -> int:
     """Write records up to the first one for the fallback; return the position after them."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
@@ -382,24 +379,9 @@ def _fill(
     validity: cython.p_uchar = c.writable(scratch.validity)
     q: cython.p_uchar = c.writable(data)
     notes: cython.p_uchar = c.writable(noted)
-    most_block: cython.longlong = most
     written: cython.longlong
     with cython.nogil:
         written = _write_messages(
-            p,
-            size,
-            base_offset,
-            names,
-            entries,
-            key_offsets,
-            keys,
-            value_offsets,
-            values,
-            validity,
-            q,
-            to,
-            room,
-            notes,
-            most_block,
+            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, room, notes
         )
     return written

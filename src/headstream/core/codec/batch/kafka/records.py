@@ -290,7 +290,7 @@ def _put(data: bytearray, at: int, message: bytes) -> None:
 
 
 class _Scratch:
-    """Buffers for the headers of one record, of at most so many bytes."""
+    """Buffers for the headers of one record, of limited size."""
 
     def __init__(self, most_bytes: int) -> None:
         self.key_offsets, self.value_offsets = bytearray(4 * _COUNT + 4), bytearray(4 * _COUNT + 4)

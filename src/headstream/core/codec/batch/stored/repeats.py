@@ -129,7 +129,7 @@ def _drop(
 ) -> cython.longlong:
     """Copy the messages with new ids, in pieces as long as possible; return the end of the copy.
 
-    Each message is compared with the newest messages before it, including those of its batch, as if it were sent alone.
+    Each message is compared with the newest messages before it, including its batch's, as if it were sent alone.
     """
     at: cython.longlong = 0
     to: cython.longlong = 0

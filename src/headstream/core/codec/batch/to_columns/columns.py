@@ -302,7 +302,7 @@ def _fill(
     notes: cython.p_uchar,
     noted: bytearray,
 ) -> object:
-    """Write all columns except those of headers."""
+    """Write all columns except header columns."""
     count: cython.longlong = columns.count
     offset: cython.p_uchar = c.writable(columns.offset)
     timestamp: cython.p_uchar = c.writable(columns.timestamp)

@@ -130,7 +130,7 @@ def test_find_keyless_names_the_first(compact: ModuleType) -> None:
     assert compact.find_keyless(keyed + other[:30]) == -1  # cut short: somebody else refuses it
 
 
-def test_what_cannot_be_used_is_refused(compact: ModuleType) -> None:
+def test_compaction_refuses_damaged_batches_and_key_tables_of_a_wrong_size(compact: ModuleType) -> None:
     table = compact.new_key_table(1)
     with pytest.raises(DecodeError):
         compact.note_keys(stored(b"x")[:-1], table, SEED)

@@ -49,7 +49,7 @@ def test_an_id_that_is_noted_twice_is_remembered_from_the_second_time_on(repeats
     assert repeats.drop_repeats(sent(b"x", b"", 7), window) is None
 
 
-def test_what_is_cut_short_or_no_window_is_refused(repeats: ModuleType) -> None:
+def test_repeats_refuse_truncated_batches_and_bytes_that_are_no_window(repeats: ModuleType) -> None:
     window = repeats.new_id_window(3, SEED)
     whole = sent(b"payload", b"", 5)
     for end in range(1, len(whole)):

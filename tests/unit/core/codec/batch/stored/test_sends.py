@@ -137,7 +137,7 @@ def test_make_rows_ends_where_nothing_more_is_proven(sends: ModuleType) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300), st.binary(max_size=96), st.integers(0, 1 << 40))
-def test_no_bytes_make_them_fail(data: bytes, rows: bytes, base: int) -> None:
+def test_kernels_of_sends_take_any_bytes_without_an_error(data: bytes, rows: bytes, base: int) -> None:
     for module in kernels.variants("batch.stored.sends"):
         assert 0 <= module.check_sends(data, rows, base, thorough=True) <= len(rows) // 32
         assert 0 <= module.extend_crc32c(data, 0)[0] <= len(data)

@@ -110,7 +110,7 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(Command[OpenTopic]):
-    """Change options by name, those of model.topology.TopicOptions; None removes one, the others stay."""
+    """Change options by name, fields of model.topology.TopicOptions; None removes one, the others stay."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)

@@ -1,4 +1,4 @@
-"""Unit tests of headstream.core.codec.kafka.topics."""
+"""Unit tests of headstream.core.codec.kafka.topic_names."""
 
 from __future__ import annotations
 

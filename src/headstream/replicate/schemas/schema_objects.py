@@ -1,7 +1,7 @@
 """A schema store in an object store: an object for each schema, with a copy of them in a directory of each process's machine.
 
-<zone>/<schema id, percent-encoded>.json     created once (StoreFiles.create), never changed
-<zone>/.zone                                 the zone's unique name
+<store>/<schema id, percent-encoded>.json     created once (StoreFiles.create), never changed
+<store>/.zone                                 the schema store's unique name
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _MARK_NAME: Final = ".zone"
 _LIST_EVERY_S: Final = 5.0
-"""How old the list of a zone's objects can be; an id that is asked for the first time is looked up at once."""
+"""How old the list of a schema store's objects can be; an id that is asked for the first time is looked up at once."""
 
 
 @functools.cache
 def copy_directory(mark: str) -> Path:
-    """Return a directory for this process's copy of a zone, which is deleted when the process ends."""
+    """Return a directory for this process's copy of a schema store, which is deleted when the process ends."""
     directory = Path(tempfile.mkdtemp(prefix=f"headstream-zone-{mark[:8]}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
-class ZoneObjects:
-    """The objects of a zone, and their copy."""
+class SchemaObjects:
+    """The objects of a schema store, and their copy."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.place = place
@@ -67,7 +67,7 @@ class ZoneObjects:
         copied = {path.name for path in self._directory.glob("[!.]*.json")}
         for name in found - copied:
             self._fetch(name)
-        if self._listed_s is None:  # of a zone that was a directory until now
+        if self._listed_s is None:  # of a schema store that was a directory until now
             for name in copied - found:
                 StoreFiles(self.place / name).create((self._directory / name).read_bytes())
         self._listed_s = self._clock_s()
@@ -78,7 +78,7 @@ class ZoneObjects:
             self._listed_s = -math.inf
 
     def mark(self) -> str:
-        """Return the zone's unique name, created at the first call."""
+        """Return the schema store's unique name, created at the first call."""
         files = StoreFiles(self.place / _MARK_NAME)
         found = files.read()
         if found is None:
