@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headstream.replicate.codec import TableMetadata, data_message, metadata_message
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import make_change, make_decoder, make_table, raw_messages
 
@@ -58,13 +58,13 @@ def test_catalog_finds_the_table_of_each_row_by_the_topic_of_its_metadata_when_t
 
 def test_catalog_lists_a_zone_without_schemas_once_for_a_batch_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[int] = []
-    scan = SchemaZone.scan
+    scan = SchemaStore.scan
 
-    def count_scan(zone: SchemaZone) -> int:
+    def count_scan(store: SchemaStore) -> int:
         scans.append(1)
-        return scan(zone)
+        return scan(store)
 
-    monkeypatch.setattr(SchemaZone, "scan", count_scan)
+    monkeypatch.setattr(SchemaStore, "scan", count_scan)
     decoder = make_decoder(tmp_path)
     counts = []
     for count in (1, 50):
