@@ -369,8 +369,7 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        what: Describes the change, with the names of columns.
-        advice: How to resolve it.
+        advice: What to do about it.
         stops: Whether the settings require the pipeline to stop.
     """
 
