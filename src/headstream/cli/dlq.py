@@ -136,7 +136,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
 @source_options
 @output_option
 def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
-    """Send the dead letters of TOPIC back to where they came from, each once, and mark them for deletion.
+    """Send the dead letters of TOPIC back to their original topics, each once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic receive the message
     again. An interrupted redrive is finished by the next one. With --checkpoint it is a request: the pipeline applies

@@ -304,7 +304,7 @@ class PartitionStates:
         """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
 
         A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
-        them, and no row says any more that they are marked.
+        them, and no row marks them any longer.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

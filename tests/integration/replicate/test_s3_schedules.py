@@ -245,7 +245,7 @@ def test_requests_wait_while_the_store_is_down(
     ask_remotely(place / "checkpoint", "reload", arguments, work.now_us)
     running.break_down(refused=1)
     work.processor.sweep()
-    assert "are looked for again" in caplog.text
+    assert "are read again later" in caplog.text
     running.recover()
     work.now_us += 10 * SECOND_US
     with monkeypatch.context() as patch:

@@ -212,7 +212,7 @@ class Fetching:
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
         """Return the messages of the last deliver(), or hand_out() since its first call, to the front of the buffer, in
-        order. Messages of partitions that are not read any more are dropped.
+        order. Messages of partitions that are no longer read are dropped.
         """
         entries: list[tuple[ReceivedMessage, int, int]] = []
         next_offsets: dict[int, int] = {}

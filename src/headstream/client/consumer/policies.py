@@ -31,7 +31,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
             advice="Use retry topics: see docs/retries.md, section Kafka",
         )
     if group is None:
-        raise InvalidOptionError("on_error needs a group: what is not done is remembered for it", advice='Add group="billing"')
+        raise InvalidOptionError("on_error needs a group, which records unfinished messages", advice='Add group="billing"')
     if given is None:
         if retry.attempts is not None:
             raise InvalidOptionError(

@@ -88,7 +88,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
 def not_read(partition: int, topic: TopicName) -> RebalancedError:
     """Return the error of a call for a message of a lost partition."""
     return RebalancedError(
-        f"the consumer does not read partition {partition} any more",
+        f"the consumer no longer reads partition {partition}",
         where=str(topic),
         advice="Another member of the group may have it: it gets the message again",
     )

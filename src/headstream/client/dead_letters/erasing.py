@@ -5,7 +5,7 @@
     3. remove    the segments that have such messages are rewritten without them
 
 Whatever a kill interrupts, the next erasure finishes: what was not marked is found again, and what was marked is removed, also if
-it is not found any more. The reason does not repeat the filter, which can name a person.
+it is no longer found. The reason does not repeat the filter, which can name a person.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Redriving: sends dead letters back to where they came from, once each, also through kills.
+"""Redriving: sends dead letters back to their original topics, once each, also through kills.
 
     1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
     2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
@@ -177,7 +177,7 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish an interrupted redrive; a message that cannot be sent any more becomes a dead letter again."""
+        """Finish an interrupted redrive; a message that can no longer be sent becomes a dead letter again."""
         for change in self._log.states(self._topic, partition):
             if not _is_begun(change):
                 continue
@@ -234,7 +234,7 @@ class Redrive:
         found = self._producer_of(topic)
         if found is None:
             raise TopicNotFoundError(
-                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its dead letters"
+                f"the topic {topic!r} no longer exists", where=self._topic, advice="Create it, or discard its dead letters"
             )
         producer, target = found
         redrives = letter.headers.get(REDRIVES_HEADER)

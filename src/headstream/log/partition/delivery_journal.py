@@ -20,7 +20,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
-Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, and not written any more. A change appends one record,
+Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, but no longer written. A change appends one record,
 by one small write. What follows the last whole record is an interrupted write, and is overwritten. A file that has grown is
 replaced by one with a single record. Without unfinished messages there is no file. The group's lock makes one process its
 writer; a process that finds the file longer or shorter than it left it reads it again.

@@ -215,7 +215,7 @@ class DeliveryState:
         self.finish(from_offset, until_offset)
 
     def expire(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that the lease of messages has ended; those that failed before only are not leased any more."""
+        """Record that the lease of messages has ended; those that failed before only are no longer leased."""
         self._give_back(token, from_offset, until_offset)
         self.expired.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):

@@ -57,7 +57,7 @@ def check_whole(directory: str, segment: Closed) -> None:
 
 
 def keep_without(offsets: Sequence[int] = (), state: int = 0) -> Keep:
-    """Return a function that keeps all messages, except at some offsets, ascending, if they are in a state."""
+    """Return a function that keeps all messages except those at the given ascending offsets that are in a state."""
     dropped, table = encode_offsets(offsets), new_key_table(1)
 
     def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:

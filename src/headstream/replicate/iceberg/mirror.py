@@ -141,7 +141,7 @@ class TableMirror:
         return self.sync()
 
     def clean(self) -> None:
-        """Remove the files in the directory for Iceberg that no snapshot needs any more."""
+        """Remove the files in the directory for Iceberg that no snapshot needs now."""
         table = self._load()
         if table is not None:
             self._cleaning.run(table)

@@ -77,7 +77,7 @@ class Processor:
 
         Raises:
             ReplicateError: too many of a topic's messages are invalid and of no table, or too many wait; it must be reread.
-            StorageError: messages to set aside are not in the source any more; it must be reread.
+            StorageError: messages to set aside are no longer in the source; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)

@@ -266,7 +266,7 @@ class Caller:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
 
     def close(self) -> None:
-        """Close all connections, those in use after their call; a second call does nothing."""
+        """Close all connections, busy ones after their call; a second call does nothing."""
         self._closing.set()
         with self._lock:
             idle, self._idle = self._idle, []
