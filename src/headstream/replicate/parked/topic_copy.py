@@ -1,7 +1,7 @@
 """A topic of the pipeline's own log as a topic of a Kafka cluster: the same messages, each once.
 
 The copy is made by a mirror (headstream.mirror): a message is sent with its place in the pipeline's own log, in the header
-`hs.mirror`, by which a run after a crash finds what has been copied already. The pipeline's own log remains what messages are
+`hs.mirror`, by which a run after a crash finds what has been already copied. The pipeline's own log remains what messages are
 released from and redriven from.
 """
 
