@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from headstream.core.codec.buffer import Reader, Writer
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes
-from headstream.core.wire.records import Command, Record, Records, many, maybe, one
-from headstream.core.wire.shapes import U32, U64, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
+from headstream.core.wire.records import GroupCommand, Record, Records, TopicCommand, many, maybe, one
+from headstream.core.wire.shapes import U32, U64, AbsentU32, Json, Shape, Text8, invalid_value
 from headstream.core.wire.statuses import Status
 
 __all__ = [
@@ -90,34 +90,27 @@ class GroupAssignment(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GetGroup(Command[GroupDetails | None]):
+class GetGroup(GroupCommand[GroupDetails | None]):
     """Return a group, or None."""
 
     code = Code.GET_GROUP
     reply = maybe(GroupDetails)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroups(Command[tuple[Group, ...]]):
+class ListGroups(TopicCommand[tuple[Group, ...]]):
     """Return the groups of a topic."""
 
     code = Code.LIST_GROUPS
     reply = many(Group)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class CreateGroup(Command[GroupDetails]):
+class CreateGroup(TopicCommand[GroupDetails]):
     """Create a group; with id 0 the server chooses one."""
 
     code = Code.CREATE_GROUP
     reply = one(GroupDetails)
-    stream: StreamId
-    topic: TopicId
     id: Annotated[AbsentU32, Json("group_id")]
     name: Text8
 
@@ -127,41 +120,29 @@ class CreateGroup(Command[GroupDetails]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroup(Command[None]):
+class DeleteGroup(GroupCommand[None]):
     """Delete a group with its offsets."""
 
     code = Code.DELETE_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroup(Command[None]):
+class JoinGroup(GroupCommand[None]):
     """Make this connection a member of a group."""
 
     code = Code.JOIN_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroup(Command[None]):
+class LeaveGroup(GroupCommand[None]):
     """Leave a group."""
 
     code = Code.LEAVE_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroup(Command[GroupAssignment | None]):
+class SyncGroup(GroupCommand[GroupAssignment | None]):
     """Return this connection's partitions in a group, or None if it is not a member."""
 
     code = Code.SYNC_GROUP
     reply = maybe(GroupAssignment)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId

@@ -29,7 +29,7 @@ from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.offsets import CONSUMER, ConsumerId, ConsumerRef, PartitionOrNone
-from headstream.core.wire.records import Command, HttpRequest, Record, one
+from headstream.core.wire.records import Command, HttpRequest, Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import (
     IDENTIFIER,
@@ -198,12 +198,10 @@ class AppendedBatch(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SendMessages(Command[AppendedBatch]):
+class SendMessages(TopicCommand[AppendedBatch]):
     """Append messages to a partition; `messages` are sent ones, back to back."""
 
     code = Code.SEND_MESSAGES
-    stream: StreamId
-    topic: TopicId
     partitioning: Annotated[Partitioning, PartitioningShape()]
     messages: Rest
     is_from_zero: bool = False
@@ -267,12 +265,10 @@ class FsyncShape(FlagShape):
 
 
 @dataclass(frozen=True, slots=True)
-class FlushMessages(Command[None]):
+class FlushMessages(TopicCommand[None]):
     """Write the buffered messages of a partition to disk."""
 
     code = Code.FLUSH_MESSAGES
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     fsync: Annotated[bool, FsyncShape()]
 

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_count
-from headstream.core.wire.records import Command
-from headstream.core.wire.shapes import U32, PartitionId, StreamId, TopicId
+from headstream.core.wire.records import TopicCommand
+from headstream.core.wire.shapes import U32, PartitionId
 from headstream.core.wire.statuses import Status
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions(Command[None]):
+class CreatePartitions(TopicCommand[None]):
     """Add partitions at the end."""
 
     code = Code.CREATE_PARTITIONS
-    stream: StreamId
-    topic: TopicId
     partitions_count: U32
 
     def validate(self) -> None:
@@ -26,12 +24,10 @@ class CreatePartitions(Command[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePartitions(Command[None]):
+class DeletePartitions(TopicCommand[None]):
     """Delete the highest numbered partitions."""
 
     code = Code.DELETE_PARTITIONS
-    stream: StreamId
-    topic: TopicId
     partitions_count: U32
 
     def validate(self) -> None:
@@ -40,12 +36,10 @@ class DeletePartitions(Command[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSegments(Command[None]):
+class DeleteSegments(TopicCommand[None]):
     """Delete the oldest closed segments of a partition."""
 
     code = Code.DELETE_SEGMENTS
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     segments_count: U32
 

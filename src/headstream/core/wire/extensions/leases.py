@@ -23,9 +23,9 @@ from headstream.core.wire.extensions.shapes import (
     TrailingU32,
     TrailingU64,
 )
-from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.records import GroupCommand, Record, Records, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import U32, U64, Default, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
+from headstream.core.wire.shapes import U32, U64, Default, PartitionId, Text8, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 _MAX_CHANGES = 20_000
@@ -53,7 +53,7 @@ class LeasedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseMessages(Command[LeasedMessages]):
+class LeaseMessages(GroupCommand[LeasedMessages]):
     """Lease messages, for a member that shares the group, of the first of some partitions that has any.
 
     Args:
@@ -72,9 +72,6 @@ class LeaseMessages(Command[LeasedMessages]):
 
     code = Code.LEASE_MESSAGES
     reply = one(LeasedMessages)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     member_id: U64
     token: U64
     count: U32
@@ -127,7 +124,7 @@ class RefusedChanges(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleLeases(Command[RefusedChanges]):
+class SettleLeases(GroupCommand[RefusedChanges]):
     """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
 
     Args:
@@ -137,9 +134,6 @@ class SettleLeases(Command[RefusedChanges]):
 
     code = Code.SETTLE_LEASES
     reply = one(RefusedChanges)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     partition: PartitionId
     changes: Annotated[tuple[ChangedLease, ...], Records(ChangedLease, is_counted=True)]
     partition_generation: MaybeU64 = None

@@ -25,7 +25,7 @@ from headstream.core.wire.extensions.shapes import (
     TrailingNumber,
     WideFlag,
 )
-from headstream.core.wire.records import Command, Record, many, one
+from headstream.core.wire.records import Record, TopicCommand, many, one
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import (
     TEXT8,
@@ -36,10 +36,8 @@ from headstream.core.wire.shapes import (
     Json,
     OptionalShape,
     PartitionId,
-    StreamId,
     Text32,
     TextCode,
-    TopicId,
 )
 from headstream.core.wire.statuses import Status
 
@@ -67,7 +65,7 @@ class FetchedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchMessages(Command[FetchedMessages]):
+class FetchMessages(TopicCommand[FetchedMessages]):
     """Return messages of a partition in the given states, and wait for some.
 
     Args:
@@ -82,8 +80,6 @@ class FetchMessages(Command[FetchedMessages]):
     code = Code.FETCH_MESSAGES
     reply = one(FetchedMessages)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)]
     value: Annotated[U64, Default(0)]
@@ -110,13 +106,11 @@ class WaitResult(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitMessages(Command[WaitResult]):
+class WaitMessages(TopicCommand[WaitResult]):
     """Wait until a partition has a message at or after an offset, or the member's group has changed."""
 
     code = Code.WAIT_MESSAGES
     reply = one(WaitResult)
-    stream: StreamId
-    topic: TopicId
     positions: ByNumber
     timeout_ms: U32
     group: Annotated[str | None, OptionalShape(TEXT8)] = None
@@ -132,14 +126,12 @@ class FirstOffset(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendMessages(Command[FirstOffset]):
+class AppendMessages(TopicCommand[FirstOffset]):
     """Append messages to one partition; `messages` are sent ones, back to back."""
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     messages: Sent
 
@@ -154,12 +146,10 @@ class AppendMessages(Command[FirstOffset]):
 
 
 @dataclass(frozen=True, slots=True)
-class SetState(Command[None]):
+class SetState(TopicCommand[None]):
     """Change the state of messages, with a reason; the author is always the logged-in user, `by` is ignored."""
 
     code = Code.SET_STATE
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     offsets: Numbers
     state: Annotated[int, STATE]
@@ -185,7 +175,7 @@ class StateChange(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ListStates(Command[tuple[StateChange, ...]]):
+class ListStates(TopicCommand[tuple[StateChange, ...]]):
     """Return the messages of a partition that are not available, one page per command.
 
     Args:
@@ -194,8 +184,6 @@ class ListStates(Command[tuple[StateChange, ...]]):
 
     code = Code.LIST_STATES
     reply = many(StateChange)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     from_offset: Annotated[int, TrailingNumber(8), Default(0)] = 0
     count: Annotated[int, TrailingNumber(4), Default(0)] = 0
@@ -212,7 +200,7 @@ class RemovedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveMarked(Command[RemovedMessages]):
+class RemoveMarked(TopicCommand[RemovedMessages]):
     """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
 
     One command rewrites at most one segment, with the neighbours that fit into it.
@@ -220,8 +208,6 @@ class RemoveMarked(Command[RemovedMessages]):
 
     code = Code.REMOVE_MARKED
     reply = one(RemovedMessages)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     reason: Text32
 
@@ -244,13 +230,11 @@ class MeasuredRange(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRange(Command[MeasuredRange]):
+class MeasureRange(TopicCommand[MeasuredRange]):
     """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
 
     code = Code.MEASURE_RANGE
     reply = one(MeasuredRange)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     from_offset: U64
     until_offset: U64

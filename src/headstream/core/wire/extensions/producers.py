@@ -11,9 +11,9 @@ from typing import Annotated
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code
 from headstream.core.wire.extensions.shapes import Sent, WideFlag
-from headstream.core.wire.records import Command, Record, one
+from headstream.core.wire.records import Command, Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import U32, U64, Json, PartitionId, StreamId, TopicId
+from headstream.core.wire.shapes import U32, U64, Json, PartitionId
 from headstream.core.wire.statuses import Status
 
 
@@ -44,14 +44,12 @@ class AppendedBatch(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendNumbered(Command[AppendedBatch]):
+class AppendNumbered(TopicCommand[AppendedBatch]):
     """Append messages to one partition unless they are stored already; each repetition has the same bytes and first sequence."""
 
     code = Code.APPEND_NUMBERED
     reply = one(AppendedBatch)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     producer_id: U64
     epoch: U32
@@ -69,10 +67,8 @@ class AppendNumbered(Command[AppendedBatch]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseProducer(Command[None]):
+class ReleaseProducer(TopicCommand[None]):
     """End a producer's numbering in a topic: it will repeat no batch there."""
 
     code = Code.RELEASE_PRODUCER
-    stream: StreamId
-    topic: TopicId
     producer_id: Annotated[U64, Json("producer_id")]

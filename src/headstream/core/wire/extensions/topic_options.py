@@ -9,7 +9,7 @@ from headstream.core.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Lim
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeText, MaybeU64, TrailingFlag, TrailingLimit
-from headstream.core.wire.records import Command, Record, Records, many, maybe, one
+from headstream.core.wire.records import Command, Record, Records, TopicCommand, many, maybe, one
 from headstream.core.wire.shapes import (
     IDENTIFIER,
     U32,
@@ -19,10 +19,8 @@ from headstream.core.wire.shapes import (
     Identifier,
     Json,
     OptionalShape,
-    StreamId,
     Text8,
     Text32,
-    TopicId,
 )
 from headstream.core.wire.statuses import Status
 
@@ -90,13 +88,11 @@ class CreateOpenTopic(Command[OpenTopic]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOpenTopic(Command[OpenTopic | None]):
+class GetOpenTopic(TopicCommand[OpenTopic | None]):
     """Return a topic, or None."""
 
     code = Code.GET_OPEN_TOPIC
     reply = maybe(OpenTopic)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +105,19 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTopicOptions(Command[OpenTopic]):
+class ChangeTopicOptions(TopicCommand[OpenTopic]):
     """Change options by name, fields of model.topology.TopicOptions; None removes one, the others stay."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)
-    stream: StreamId
-    topic: TopicId
     changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTopic(Command[None]):
+class RenameTopic(TopicCommand[None]):
     """Change only the name of a topic."""
 
     code = Code.RENAME_TOPIC
-    stream: StreamId
-    topic: TopicId
     name: Text8
 
     def validate(self) -> None:
