@@ -19,8 +19,6 @@ from headstream.core.wire.refusals import status_of
 from headstream.core.wire.statuses import Status
 from headstream.core.wire.table import decode_command
 
-__all__ = ["CLASSIC", "Encoding"]
-
 
 class Encoding:
     """The encoding of one generation."""

@@ -16,20 +16,6 @@ from headstream.core.wire.records import GroupCommand, Record, Records, TopicCom
 from headstream.core.wire.shapes import U32, U64, AbsentU32, Json, Shape, Text8, invalid_value
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "CreateGroup",
-    "DeleteGroup",
-    "GetGroup",
-    "Group",
-    "GroupAssignment",
-    "GroupDetails",
-    "GroupMember",
-    "JoinGroup",
-    "LeaveGroup",
-    "ListGroups",
-    "SyncGroup",
-]
-
 
 class PartitionsShape(Shape):
     """count u32 | number u32 ..."""
@@ -70,7 +56,6 @@ class GroupMember(Record):
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
     def spell(self) -> dict[str, Any]:
-        """Return the member as a JSON object."""
         return {"id": self.id, "partitions_count": len(self.partitions), "partitions": list(self.partitions)}
 
 
@@ -115,7 +100,6 @@ class CreateGroup(TopicCommand[GroupDetails]):
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_CONSUMER_GROUP_NAME, "the name of a consumer group")
 
 

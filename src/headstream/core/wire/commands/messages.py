@@ -50,16 +50,6 @@ from headstream.core.wire.shapes import (
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = [
-    "LATER_GENERATION",
-    "AppendedBatch",
-    "FlushMessages",
-    "PollMessages",
-    "PolledMessages",
-    "SendMessages",
-    "pull_partitioning",
-]
-
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
 """Error text for a send of the next generation."""
 
@@ -110,7 +100,6 @@ class PolledMessages(Record):
         return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
 
     def spell(self) -> dict[str, Any]:
-        """Return the reply as a JSON object."""
         document: dict[str, Any] = decode_json(self.encode_json())
         return document
 
@@ -120,7 +109,6 @@ class PolledMessages(Record):
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> PolledMessages:
-        """Return the reply of a JSON object."""
         found = json.decode_polled(encode_json(spelled))
         return cls(found.partition, found.current_offset, len(found.messages), encode_polled(found.messages))
 
@@ -230,7 +218,6 @@ class SendMessages(TopicCommand[AppendedBatch]):
         return 0
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
 

@@ -19,7 +19,6 @@ class CreatePartitions(TopicCommand[None]):
     partitions_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
@@ -31,7 +30,6 @@ class DeletePartitions(TopicCommand[None]):
     partitions_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
@@ -44,5 +42,4 @@ class DeleteSegments(TopicCommand[None]):
     segments_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.segments_count, 1, 100_000, Status.INVALID_SEGMENTS_COUNT, "the count of segments")

@@ -27,22 +27,6 @@ from headstream.core.wire.shapes import U8, U32, U64, AbsentU32, Json, Size, Str
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = [
-    "NEVER",
-    "SERVER_DEFAULT",
-    "Compression",
-    "CreateTopic",
-    "DeleteTopic",
-    "Generation",
-    "GetTopic",
-    "ListTopics",
-    "PartitionInfo",
-    "PurgeTopic",
-    "Topic",
-    "TopicDetails",
-    "UpdateTopic",
-]
-
 SERVER_DEFAULT: Final = 0
 """As an expiry or a maximum size: the server's configured value."""
 
@@ -221,7 +205,6 @@ class CreateTopic(Command[TopicDetails]):
         return cls(stream, number, count, compression, expiry, size, replication, name, generation)
 
     def validate(self) -> None:
-        """Check the name and the count of partitions."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
@@ -302,7 +285,6 @@ class UpdateTopic(TopicCommand[None]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
 
 

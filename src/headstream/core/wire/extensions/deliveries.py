@@ -120,7 +120,6 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, and each one's reason and range, and when the group is paused."""
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")

@@ -92,7 +92,6 @@ class FilterMessages(TopicCommand[FilteredMessages]):
     until_offset: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count, and that there is a consumer if one is needed."""
         if not self.count:
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a filter asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):

@@ -88,7 +88,6 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the length of the dead-letter topic's name, and when the group is paused."""
         pause_rule_of(self)
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
 
@@ -143,7 +142,6 @@ class SettleLeases(GroupCommand[RefusedChanges]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, each one's reason, range and delay, and when the group is paused."""
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")

@@ -91,7 +91,6 @@ class FetchMessages(TopicCommand[FetchedMessages]):
     auto_commit: Annotated[Flag, Default(False)] = False
 
     def validate(self) -> None:
-        """Check the count, and that there is a consumer if one is needed."""
         if not self.count:
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
@@ -140,7 +139,6 @@ class AppendMessages(TopicCommand[FirstOffset]):
         return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 
@@ -157,7 +155,6 @@ class SetState(TopicCommand[None]):
     by: Annotated[Text32, Default("")] = ""
 
     def validate(self) -> None:
-        """Check the lengths of reason and author, and the count of messages."""
         check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
         check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
         check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
@@ -212,7 +209,6 @@ class RemoveMarked(TopicCommand[RemovedMessages]):
     reason: Text32
 
     def validate(self) -> None:
-        """Check the length of the reason."""
         check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of the marks")
 
 

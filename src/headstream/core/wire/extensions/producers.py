@@ -61,7 +61,6 @@ class AppendNumbered(TopicCommand[AppendedBatch]):
         return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 

@@ -81,7 +81,6 @@ class CreateOpenTopic(Command[OpenTopic]):
     kafka_headers: MaybeText = None
 
     def validate(self) -> None:
-        """Check the names and the count of partitions."""
         check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
@@ -121,7 +120,6 @@ class RenameTopic(TopicCommand[None]):
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
 
 
