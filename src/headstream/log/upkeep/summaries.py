@@ -73,7 +73,8 @@ class Summaries:
         wanted = [segment for segment in closed if not segment.fault and not self._is_done(directory, segment, known)]
         results = [self._summarize(topic, directory, segment, known) for segment in wanted]
         known.done &= {(segment.base_offset, segment.generation) for segment in closed}
-        known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in _bases(closed)}
+        bases = {segment.base_offset for segment in closed}
+        known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in bases}
         known.changed = changed  # of before: what this round has written is examined once more
         return sum(results)
 
@@ -125,7 +126,3 @@ class Summaries:
                 self._check_wanted(topic)
                 for name in unwanted:
                     self._log.files.remove(f"{directory}/{name}")
-
-
-def _bases(closed: list[Closed]) -> set[int]:
-    return {segment.base_offset for segment in closed}

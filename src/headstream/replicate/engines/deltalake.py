@@ -222,7 +222,7 @@ class DeltaLakeEngine:
             self._mapped.add_columns(self.path, added)
             self._log.refresh()
         else:
-            fields = [Field(name, PrimitiveType(_delta_type(kind))) for name, kind in added.items()]
+            fields = [Field(name, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for name, kind in added.items()]
             with self._committing("the table cannot be changed"):
                 self._log.table.alter.add_columns(fields)
 
@@ -439,7 +439,3 @@ def _remembering(app_id: str, version: int) -> CommitProperties:
 def _spark_type(field: Field) -> str:
     text = str(getattr(field.type, "type", field.type))
     return _SPARK_TYPES.get(text, text.upper())
-
-
-def _delta_type(spark_type: str) -> str:
-    return _DELTA_TYPES.get(spark_type, spark_type.lower())

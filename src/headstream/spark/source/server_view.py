@@ -77,7 +77,10 @@ class ServerView(LogView):
         if not self.identity:
             raise NotALogError("nothing was ever written to this server", where=self.where, advice="Create the topic first")
         found = {topic.full_name: topic for topic in self._find_all()}
-        self.topics = {name: _seen(topic) for name, topic in found.items()}
+        self.topics = {
+            name: SeenTopic(topic.full_name, topic.identity, tuple(partition.generation for partition in topic.partitions))
+            for name, topic in found.items()
+        }
         self.available = {
             partition: Available(ends.first_offset, ends.end_offset)
             for name, topic in found.items()
@@ -92,7 +95,3 @@ class ServerView(LogView):
 
     def close(self) -> None:
         """Do nothing: no resource is held between refreshes."""
-
-
-def _seen(topic: Topic) -> SeenTopic:
-    return SeenTopic(topic.full_name, topic.identity, tuple(partition.generation for partition in topic.partitions))

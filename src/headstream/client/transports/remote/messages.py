@@ -33,7 +33,7 @@ from headstream.core.wire.extensions.messages import (
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer, ReleaseProducer
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
-from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
+from headstream.errors import ClosedError, NotFoundError, ServerError, ServerUnreachableError
 
 _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
@@ -183,13 +183,9 @@ class RemoteMessages:
         try:
             return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
         except ClosedError as error:
-            if not _is_answered_by_server(error):
+            if error.status is None:
                 raise
             return True  # the server has removed the member: its next report raises
-
-
-def _is_answered_by_server(error: HeadstreamError) -> bool:
-    return error.status is not None
 
 
 def _command(topic: TopicName, partition: int, request: PollRequest) -> Command[Any]:

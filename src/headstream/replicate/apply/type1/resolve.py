@@ -128,7 +128,7 @@ class Resolver:
             found = found.filter(chosen)
         found = found.select([*self._keys, "_hs_sequence", "_hs_versions"])
         numbered = changes.select([*self._keys, "_hs_sequence", "_hs_operation"])
-        numbered = numbered.append_column("_hs_place", _numbers(changes.num_rows))
+        numbered = numbered.append_column("_hs_place", pa.array(np.arange(changes.num_rows)))
         both = numbered.join(found.rename_columns([*self._keys, "_hs_stored", "_hs_versions"]), self._keys, join_type="inner")
         late = pc.less_equal(both["_hs_sequence"], both["_hs_stored"])
         if tracks:
@@ -339,7 +339,3 @@ class Resolver:
 def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:
     """Return a row's bookkeeping without the times at which rows of one full load were logged."""
     return [part if part is None or isinstance(part, bool) else _LOAD_TIMES.sub(LOAD_MARK, part) for part in text]
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(np.arange(count))
