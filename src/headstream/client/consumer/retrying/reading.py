@@ -181,7 +181,6 @@ class RetryingReading(PartitionReading, Settler):
         self._fetching.broken = None
 
     def finish(self) -> None:
-        """Record that the message that take() returned last is done."""
         self._fetching.finish()
         self._store()
 
@@ -250,7 +249,6 @@ class RetryingReading(PartitionReading, Settler):
 
     @property
     def current(self) -> Place | None:
-        """The message that the body of a loop has, or None."""
         return self._fetching.current
 
     def place_of(self, message: Message) -> Place:
@@ -265,7 +263,6 @@ class RetryingReading(PartitionReading, Settler):
         return place
 
     def failures_of(self, place: Place) -> int:
-        """Return how often a message in progress has failed before."""
         return self._fetching.tracks[place[0]].open[place[1]].failures
 
     def settle_done(self, place: Place) -> None:
@@ -274,7 +271,6 @@ class RetryingReading(PartitionReading, Settler):
         self._store(is_by_hand=True)
 
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or is given up."""
         partition, offset = place
         self._report(partition, _change(offset, failure))
         if failure.reason:

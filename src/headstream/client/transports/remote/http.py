@@ -54,7 +54,6 @@ class HttpConnector:
         self._access = None
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
-        """Return a logged-in connection; see Connector."""
         address, timeout_s = self._address, limited(self._address.options.connect_timeout_ms / 1000)
         if self._tls is None:
             link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
@@ -126,17 +125,14 @@ class HttpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the socket is still open, without sending a request."""
         return self._link.sock is not None and not has_something(self._link.sock)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command; see Connection."""
         self._wait_ms = wait_ms
         self._shown = self._connector.show(self)
         self._request(command, self._shown)
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive; see Connection."""
         return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
@@ -214,10 +210,8 @@ class HttpConnection:
         return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens there")
 
     def interrupt(self) -> None:
-        """Break the connection; see Connection."""
         if self._link.sock is not None:
             break_link(self._link.sock)
 
     def close(self) -> None:
-        """Close the connection, even with a pending reply."""
         self._link.close()
