@@ -220,7 +220,6 @@ def _short(name: str) -> str:
 
 
 def _plain(letter: ReceivedMessage, name: str) -> Any:
-    """Return a header's value for output, None if there is none."""
     value = letter.headers.get(name)
     return None if value is None else value.value
 

@@ -181,7 +181,6 @@ def _placing(where: str) -> Iterator[None]:
 
 
 def _split_optional(annotation: Any) -> tuple[Any, bool]:
-    """Return an annotation without None, and whether it had None."""
     if get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation, False
     rest = [each for each in get_args(annotation) if each is not type(None)]

@@ -246,7 +246,6 @@ class MessageStates:
             remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
-        """Return path and byte position of messages."""
         with PartitionFollower(directory, self._files) as follower:
             for offset in offsets:
                 if not follower.first_offset <= offset < follower.end_offset:

@@ -150,7 +150,6 @@ class _Found:
 
 
 def _touched_by(steps: Iterable[DeliveryChange]) -> Touched:
-    """Return what steps touch."""
     waits, done, failing = [], [], []
     for step in steps:
         if step.step is DeliveryStep.DONE:

@@ -136,7 +136,6 @@ def _oldest_leased(state: DeliveryState) -> int | None:
 
 
 def _describe(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
-    """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up
     lease = next((lease for lease in state.leases.values() if offset in lease.offsets), None)

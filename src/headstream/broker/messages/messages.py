@@ -85,7 +85,6 @@ def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None
 
 
 def _state_of(state: DeliveryState, offset: int) -> int:
-    """Return the state that corresponds to a delivery."""
     each = state.failing.get(offset)
     if each is not None and each.reason:
         return _POISONED

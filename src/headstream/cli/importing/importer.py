@@ -346,7 +346,6 @@ class Importer:
             self._log.set_state(topic, partition, found, state, reason="imported in this state", by="headstream import")
 
     def _locate(self, message: Message, number: int) -> tuple[int, int]:
-        """Return the partition and the id of a line's message."""
         partition = message.partition
         if partition is None:
             producer = self._producers[message.topic or ""]

@@ -205,7 +205,6 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
 
 
 def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
-    """Return the configuration from the options and, if given, a file."""
     from headstream.replicate.settings.config import ReplicateConfig
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.debezium_settings import DebeziumSettings

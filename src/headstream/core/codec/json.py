@@ -217,7 +217,6 @@ def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any
 
 
 def _read_body(document: dict[str, Any], where: str) -> tuple[bytes | None, Headers, bytes | None]:
-    """Return key, headers and payload."""
     payload: bytes | None = _decode_base64(document.get("payload"), f"{where}.payload")
     headers = decode_headers(document.get("headers"), f"{where}.headers")
     key = headers.get(KEY_HEADER)

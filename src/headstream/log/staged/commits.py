@@ -296,7 +296,6 @@ class StagedCommits:
             return failures
 
     def _keep_reserved(self, record: CommitRecord, error: StorageError) -> None:
-        """Keep the partitions of an unfinished commit reserved."""
         self._unfinished.update(((progress.topic, progress.partition), error) for progress in record.progress)
         self._reserved.clear()
 
@@ -421,7 +420,6 @@ class StagedCommits:
     def _append_partition(
         self, record: CommitRecord, manifest: Manifest, progress: PartitionProgress, topic: TopicRecord
     ) -> CommitRecord:
-        """Append one partition's part."""
         log = self._log
         partition = log.partition(topic, progress.partition)
         # Keys were checked at the beginning: append unchanged even if the topic has required keys since.

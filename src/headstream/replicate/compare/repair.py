@@ -89,7 +89,6 @@ def _change_of(sequence: str) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as the text that a JSON message has."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):

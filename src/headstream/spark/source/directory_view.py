@@ -98,7 +98,6 @@ class DirectoryView(LogView):
                 # a topic or a partition was deleted meanwhile
 
     def _take(self, records: list[TopicRecord]) -> None:
-        """Take the topics of the log and their ends."""
         self._records = {str(record.name): record for record in records}
         self.topics = {name: _seen(record) for name, record in self._records.items()}
         available = {}

@@ -85,7 +85,6 @@ class RetryingReading(PartitionReading, Settler):
     # -- telling the log ------------------------------------------------------------------------------------------
 
     def _settle(self, partition: int, steps: list[DeliveryChange], begun_until: int, generation: int | None) -> None:
-        """Record steps of messages in the log."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
         request = SettleRequest(
             steps,
@@ -291,6 +290,5 @@ class RetryingReading(PartitionReading, Settler):
 
 
 def _change(offset: int, failure: Failure) -> DeliveryChange:
-    """Return the step of a failure."""
     step = DeliveryStep.POISONED if failure.reason else DeliveryStep.FAILED
     return DeliveryChange(step, offset, offset + 1, failure.failures, failure.delay_us, failure.reason, failure.error)

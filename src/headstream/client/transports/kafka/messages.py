@@ -111,7 +111,6 @@ class KafkaMessages:
     def _start(
         self, topic: TopicName, partition: int, strategy: PollingStrategy, count: int, consumer: OffsetOwner | None
     ) -> int:
-        """Return the offset of a polling strategy."""
         if strategy.kind is PollingKind.OFFSET:
             return strategy.value
         if strategy.kind is PollingKind.NEXT and consumer is not None:

@@ -189,7 +189,6 @@ class RemoteMessages:
 
 
 def _command(topic: TopicName, partition: int, request: PollRequest) -> Command[Any]:
-    """Return FetchMessages, or with a filter FilterMessages."""
     start, where, states = request.start, request.where, _codes(request.states)
     size_bytes = min(request.size_bytes, MAX_BATCH_BYTES)
     consumer = None if request.consumer is None else ConsumerRef(request.consumer.kind, request.consumer.name)

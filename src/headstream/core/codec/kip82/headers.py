@@ -171,7 +171,6 @@ class TypedHeaders:
         return block
 
     def _encode_value(self, key: str, value: HeaderValue) -> bytes:
-        """Return type and body."""
         kind, data = value.kind, value.data
         if kind == HeaderKind.NULL:
             return b""

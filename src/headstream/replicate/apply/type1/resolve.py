@@ -242,7 +242,6 @@ class Resolver:
                 )
 
     def _stored(self, rows: pa.Table) -> dict[Key, StoredRow]:
-        """Return the rows of the table by key."""
         columns = [name for name in self._engine.columns if not name.startswith("_hs_") or name in self._keys]
         found = {}
         names = [*self._keys, *_BOOKKEEPING, *([DELETED] if self._soft else [])]

@@ -151,7 +151,6 @@ def _sorted(stored: pa.Table, events: pa.Table, keys: list[str]) -> _Rows:
 
 
 def _numbers(keys: pa.Table) -> _Ints:
-    """Number the keys."""
     numbers = np.zeros(keys.num_rows, np.int64)
     for name in keys.column_names:
         codes = keys[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
