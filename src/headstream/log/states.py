@@ -28,7 +28,8 @@ from typing import Final
 from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
 from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
+from headstream.log.catalog.catalog import Catalog, topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,

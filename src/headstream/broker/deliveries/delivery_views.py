@@ -17,7 +17,8 @@ from headstream.core.model.groups import GroupPartition
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.errors import NotFoundError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import DeliveryState
 
 

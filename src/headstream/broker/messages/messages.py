@@ -42,8 +42,9 @@ from headstream.errors import (
 )
 from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.interceptors.trace_contexts import find_contexts
-from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.catalog import Catalog, find_topic
 from headstream.log.catalog.producer_numbers import ProducerNumbers
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import DeliveryState
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates

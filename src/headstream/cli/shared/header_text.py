@@ -22,8 +22,8 @@ import re
 from typing import Any, Final
 
 from headstream.core.model.constructors import CONSTRUCTORS, string
+from headstream.core.model.header_block import check_key
 from headstream.core.model.header_values import FLOAT_LAYOUTS, HeaderKind, HeaderValue, parse_kind
-from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError
 
 _NEAR_KINDS: Final = {

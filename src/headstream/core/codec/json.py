@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.codec.json_text import decode_json, encode_json
+from headstream.core.model.header_block import check_key
 from headstream.core.model.header_values import HeaderKind, HeaderValue, parse_kind
-from headstream.core.model.headers import Headers, check_key
+from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message, parse_state, state_name
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER

@@ -41,7 +41,7 @@ from headstream.errors import (
     StorageError,
     TopicNotFoundError,
 )
-from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.catalog import Catalog, find_topic
 from headstream.log.catalog.commit_records import (
     CommitRecord,
     PartitionProgress,
@@ -50,6 +50,7 @@ from headstream.log.catalog.commit_records import (
     pending_commits,
     record_commit,
 )
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.compacted_input import check_keys
 from headstream.log.segments.layout import INBOX_NAME
 from headstream.log.staged.staging import (

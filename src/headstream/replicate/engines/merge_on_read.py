@@ -28,7 +28,8 @@ from headstream.replicate.engines.key_index import KeyIndex, Positions, SoughtKe
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
-from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
+from headstream.replicate.storage.data_files import write_data_files
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
 from headstream.replicate.storage.places import Place
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import CorruptLogError, NotALogError, PartitionNotFoundError, StreamNotFoundError
-from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.directory.marker import read_marker
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import CATALOG_NAME, topic_directory

@@ -28,9 +28,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.core.model.header_block import MAX_KEY_BYTES, HeaderSpan, Pair
+from headstream.core.model.header_block import MAX_KEY_BYTES, HeaderSpan, Pair, check_key
 from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue, value_of
-from headstream.core.model.headers import check_key
 from headstream.errors import DecodeError, HeaderError, LimitError
 
 KINDS: Final = (
