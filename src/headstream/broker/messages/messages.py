@@ -21,14 +21,7 @@ from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange, state_name
 from headstream.core.model.offset_ranges import ranges_of
-from headstream.core.model.polling import (
-    ConsumerKind,
-    OffsetOwner,
-    Polled,
-    PollingKind,
-    PollingStrategy,
-    SegmentCounts,
-)
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 from headstream.core.model.removals import Removal
 from headstream.core.model.transitions import Transition, TransitionKind

@@ -29,14 +29,7 @@ from headstream.core.model.constructors import int64
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.reserved import TIMESTAMP_HEADER
 from headstream.core.model.topology import Limits
-from headstream.errors import (
-    DecodeError,
-    HeadstreamError,
-    InvalidInputError,
-    NotFoundError,
-    PartitionNotFoundError,
-    StorageError,
-)
+from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, NotFoundError, PartitionNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

@@ -23,13 +23,7 @@ from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.users import DeleteUser
 from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
 from headstream.core.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
-from headstream.core.wire.extensions.messages import (
-    AppendMessages,
-    FetchMessages,
-    FirstOffset,
-    ListStates,
-    SetState,
-)
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, FirstOffset, ListStates, SetState
 from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,

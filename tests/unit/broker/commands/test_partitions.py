@@ -6,9 +6,7 @@ from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import (
-    GetTopic,
-)
+from headstream.core.wire.commands.topics import GetTopic
 from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
 from tests.unit.broker.commands.test_topics import make_topic, root, send

@@ -7,9 +7,7 @@ import pytest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, UpdateStream
-from headstream.core.wire.commands.topics import (
-    GetTopic,
-)
+from headstream.core.wire.commands.topics import GetTopic
 from headstream.core.wire.statuses import Status
 from headstream.errors import InvalidInputError
 from tests.support.server.servers import Peer

@@ -16,17 +16,7 @@ from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions.shapes import ANY_CONSUMER, States, Stored, TrailingU64
 from headstream.core.wire.records import Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import (
-    U32,
-    U64,
-    Default,
-    Flag,
-    Json,
-    OptionalShape,
-    PartitionId,
-    Text32,
-    TextCode,
-)
+from headstream.core.wire.shapes import U32, U64, Default, Flag, Json, OptionalShape, PartitionId, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 

@@ -27,18 +27,7 @@ from headstream.core.wire.extensions.shapes import (
 )
 from headstream.core.wire.records import Record, TopicCommand, many, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import (
-    TEXT8,
-    U32,
-    U64,
-    Default,
-    Flag,
-    Json,
-    OptionalShape,
-    PartitionId,
-    Text32,
-    TextCode,
-)
+from headstream.core.wire.shapes import TEXT8, U32, U64, Default, Flag, Json, OptionalShape, PartitionId, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 PAGE_STATES: Final = 1000

@@ -10,18 +10,7 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeText, MaybeU64, TrailingFlag, TrailingLimit
 from headstream.core.wire.records import Command, Record, Records, TopicCommand, many, maybe, one
-from headstream.core.wire.shapes import (
-    IDENTIFIER,
-    U32,
-    U64,
-    Default,
-    Flag,
-    Identifier,
-    Json,
-    OptionalShape,
-    Text8,
-    Text32,
-)
+from headstream.core.wire.shapes import IDENTIFIER, U32, U64, Default, Flag, Identifier, Json, OptionalShape, Text8, Text32
 from headstream.core.wire.statuses import Status
 
 

@@ -30,14 +30,7 @@ from headstream.replicate.apply.type1.batch_events import BatchEvents
 from headstream.replicate.apply.type1.state_rows import key_table, leave_out_same, log_rows, shifted, taken
 from headstream.replicate.columns.changes import OPERATIONS, Collapsed
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.columns.row_merge import (
-    KNOWN_STATE,
-    Key,
-    KeyEvent,
-    KeyState,
-    KnownRow,
-    replay,
-)
+from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, KnownRow, replay
 from headstream.replicate.columns.row_versions import NO_WHOLE_IMAGE, read_versions, write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS
 from headstream.replicate.engines.key_ranges import key_ranges, ranges_sql
