@@ -18,12 +18,11 @@ from headstream.log.checks.backup import Backup
 from headstream.log.checks.removal import remove_log
 from headstream.log.checks.verification import Verification
 from headstream.log.log import Log
-from headstream.log.partition.segment_summaries import summarize_segment
 from headstream.log.system.files import MemoryFiles, OsFiles
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.retention import Retention
-from headstream.log.upkeep.summaries import Summaries
+from headstream.log.upkeep.summaries import Summaries, summarize_segment
 from tests.support.log.logs import SEED, batch, read_all
 from tests.support.messages.batches import header, sent
 
