@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
-_PLACE: Final = LocalPath()
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
 _SIZE: Final = Checked("size", parse_size_bytes)
 

@@ -38,11 +38,10 @@ _EARLY_S: Final = 30
 
 
 class HttpConnector:
-    """Opens connections to one server, which share one access token; `clock_s` returns seconds since 1970 UTC."""
+    """Opens connections to one server, which share one access token."""
 
-    def __init__(self, address: ServerUrl, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: ServerUrl) -> None:
         self._address = address
-        self._clock_s = clock_s
         self._tls = make_tls(address) if address.options.tls else None
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
@@ -76,7 +75,7 @@ class HttpConnector:
         """Return the access token, by a login if there is none, it expires, or it is `refused` by the server."""
         with self._lock:
             access = self._access
-            if access is None or access.token == refused or access.expiry - _EARLY_S < self._clock_s():
+            if access is None or access.token == refused or access.expiry - _EARLY_S < time.time():
                 access = self._access = self._log_in(connection)
             return access.token
 

@@ -41,7 +41,6 @@ HISTORY_COLUMNS: Final = {
 
 _TIME_CHARACTERS: Final = 16  # YYYYMMDDHHmmSShh
 _LOAD_TIME: Final = r"\.(?P<us>\d{16})$"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
