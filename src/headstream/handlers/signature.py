@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, get_args, get_origin, is_typeddict
 
-from headstream.client.consumer.decoding import DecodedMessage
+from headstream.client.consumer.decoding import DecodedMessage, place_of
 from headstream.core.model.constructors import KindType
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
@@ -163,11 +163,6 @@ class Signature:
             return _serializer_of(bytes)  # which Member._send() does not call
         with _placing(f"result of {self.where}"):
             return _serializer_of(self._result)
-
-
-def place_of(message: ReceivedMessage) -> str:
-    """Return the topic, partition and offset of a message as text."""
-    return f"{message.topic}, partition {message.partition}, offset {message.offset}"
 
 
 @contextmanager
