@@ -139,7 +139,6 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> PollMessages:
-        """Return the command of a request; bytes after its last field are ignored."""
         data = bytes(payload)
         begin = _end_of_poll_targets(data)
         if begin + _POLL_NUMBERS.size > len(data):
@@ -161,12 +160,10 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request."""
         return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
 
     @classmethod
     def encode_http_reply(cls, value: PolledMessages) -> bytes:
-        """Return a reply as the body of a response over HTTP."""
         return value.encode_json()
 
 
@@ -222,18 +219,15 @@ class SendMessages(TopicCommand[AppendedBatch]):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
 
     def to_json(self) -> HttpRequest:
-        """Return the command as an HTTP request."""
         path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
         return HttpRequest("POST", path, {}, decode_json(json.encode_sent(decode_sent(self.messages), self.partitioning)))
 
     @classmethod
     def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> SendMessages:
-        """Return the command of an HTTP request."""
         return cls.decode_http(path, query, encode_json(body))
 
     @classmethod
     def decode_http(cls, path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> SendMessages:
-        """Return the command of an HTTP request."""
         stream = IDENTIFIER.from_url_text(path["stream_id"], "path.stream_id")
         topic = IDENTIFIER.from_url_text(path["topic_id"], "path.topic_id")
         try:

@@ -124,7 +124,6 @@ class AppendMessages(TopicCommand[FirstOffset]):
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, without copying the messages."""
         return self.encode_around_last()
 
     def validate(self) -> None:

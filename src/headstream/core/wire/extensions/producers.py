@@ -57,7 +57,6 @@ class AppendNumbered(TopicCommand[AppendedBatch]):
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, without copying the messages."""
         return self.encode_around_last()
 
     def validate(self) -> None:

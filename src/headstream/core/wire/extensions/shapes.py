@@ -269,11 +269,9 @@ class Choice(Shape):
             raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
 
     def to_json_value(self, value: Any) -> str:
-        """Return its name."""
         return str(value)
 
     def from_json_value(self, json_value: Any, where: str) -> enum.StrEnum:
-        """Return the member of a name."""
         if not isinstance(json_value, str) or json_value not in list(self.kind):
             raise invalid_value(json_value, f"one of {', '.join(self.kind)}", where)
         return self.kind(json_value)
