@@ -171,7 +171,7 @@ def bench_spark(report: Report, directory: Path, rows: int, changes: int, batche
         for mode, name in names.items():
             assert spark.query(f"SELECT count(*) AS a, sum(customer) AS b FROM {name}")[1] == (
                 len(expected),
-                sum(expected.to_pylist()),
+                sum(expected),
             )
             wall, cpu = sum(spent.wall for spent in found[mode]), sum(spent.cpu for spent in found[mode])
             report.line(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, MariaDB, Iggy's Rust client, the
+# Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, Iggy's Rust client, the
 # console's packages, and readers of Iceberg tables.
 # What cannot be installed here is said, and its tests are skipped by name.
 set -u
@@ -13,11 +13,6 @@ fi
 if ! [ -x "$place/bin/fake-gcs-server" ]; then
   { command -v go >/dev/null && GOBIN="$place/bin" go install github.com/fsouza/fake-gcs-server@latest; } ||
     echo "fake-gcs-server cannot be installed: it needs Go" >&2
-fi
-if ! [ -x "$place/mariadb/usr/sbin/mariadbd" ]; then
-  mkdir -p "$place/mariadb/packages"
-  (cd "$place/mariadb/packages" && apt-get download mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1 libncurses6 >/dev/null 2>&1 &&
-    for package in *.deb; do dpkg -x "$package" .. || exit 1; done) || echo "MariaDB cannot be unpacked: it needs Debian 12's apt-get and dpkg" >&2
 fi
 { command -v cargo >/dev/null &&
   CARGO_TARGET_DIR=.cache/iggy-rust/target cargo build -q --manifest-path tests/integration/iggy/rust/Cargo.toml; } ||

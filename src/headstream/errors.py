@@ -315,7 +315,6 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        what: The change.
         advice: What to do about it.
         stops: Whether the settings require the pipeline to stop.
     """

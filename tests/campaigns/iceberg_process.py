@@ -101,7 +101,8 @@ class MappedTable:
         log = self._path / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
         if not (log / f"{number:020d}.json").exists():
-            actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}] if number == 0 else []
+            protocol: dict[str, Any] = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+            actions = [protocol] if number == 0 else []
             actions += [self._metadata(columns), self._file(columns, number)]
             if number > 3 and number % 3 == 0:
                 removed = {"path": f"{number - 2}.parquet", "deletionTimestamp": 0, "dataChange": True}
@@ -193,7 +194,7 @@ class Rounds:
         mirrors = IcebergMirrors(self._work.config, lambda: number * SECOND_US, first_pause_s=0.01)
         mirrors.offer(names)
         mirrors.finish(every_table=True)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         waiting = [table for table in mirrors.status()["tables"] if table["reason"] is not None]
         assert not waiting, waiting
         return {"steps": self._steps.count, "did": did, "tables": [self._compared(name, number) for name in names]}

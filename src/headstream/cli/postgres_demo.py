@@ -23,19 +23,19 @@ _TOPICS: Final = tuple(f"shop/public.{table}" for table in _TABLES)
 _SETUP: Final = """
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, feels mood, born date, portrait bytea);
-CREATE TABLE orders (customer int, number int, total numeric(12,2), placed timestamptz, tags text[], note text,
+CREATE TABLE orders (customer int, number int, total numeric(12,2), placed timestamptz, details jsonb, note text,
   PRIMARY KEY (customer, number));
 ALTER TABLE customers ALTER portrait SET STORAGE EXTERNAL;
 ALTER TABLE orders ALTER note SET STORAGE EXTERNAL;
 INSERT INTO customers SELECT n, 'customer ' || n, 'ok', date '1970-01-01' + n,
   decode(repeat(md5(n::text), 200), 'hex') FROM generate_series(1, 200) n;
 INSERT INTO orders SELECT c, n, c + n / 100.0, timestamptz '2026-01-01' + n * interval '1 hour 1 microsecond',
-  ARRAY['new', NULL], repeat(md5(n::text), 200) FROM generate_series(1, 200) c, generate_series(1, 5) n;
+  jsonb_build_object('state', 'new'), repeat(md5(n::text), 200) FROM generate_series(1, 200) c, generate_series(1, 5) n;
 """
 _STEPS: Final = {
     "updates that do not touch the large columns: PostgreSQL does not send these": """
 UPDATE customers SET feels = 'happy' WHERE id % 3 = 0;
-UPDATE orders SET total = total + 0.01, tags = tags || ARRAY['changed'] WHERE number < 3;
+UPDATE orders SET total = total + 0.01, details = details || '{"state": "changed"}' WHERE number < 3;
 """,
     "changed keys, one of them swapped in a transaction; deletions": """
 BEGIN;

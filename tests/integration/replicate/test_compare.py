@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -173,7 +174,7 @@ def test_compare_repairs_rows_that_debezium_captured_and_later_changes_win(
         with connect(run.url) as log, log.producer(DATA) as producer:
             for operation, number, name, lsn in changes:
                 row = {"id": number, "name": name, "price": str(number)}
-                place = {"lsn": lsn, "sequence": f'["{lsn - 1}","{lsn}"]'}
+                place: dict[str, Any] = {"lsn": lsn, "sequence": f'["{lsn - 1}","{lsn}"]'}
                 images = (None, row) if operation == "d" else (row, None)
                 producer.send(envelope(operation, *images, **place), key=key_of(id=number))
         summary = run.run(rules=TYPE_2, debezium=DebeziumSettings())

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import headstream as hs
 from headstream.core.model.constructors import bool_
+from headstream.core.model.header_values import HeaderValue
 
 __all__ = ["KINDS", "make_environment", "play_today"]
 
 ROOT = Path(__file__).parents[3]
 _SCENARIOS = ROOT / "tests" / "integration" / "iggy" / "scenarios_today.py"
-KINDS: Final = {
+KINDS: Final[dict[str, HeaderValue]] = {
     "raw": hs.raw(b"\x00\xff"),
     "string": hs.string("tea"),
     "bool": bool_(True),

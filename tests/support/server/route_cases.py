@@ -15,6 +15,8 @@ DONE = {"step": "done", "token": 7, "from_offset": 0, "until_offset": 1}
 CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
     "stats": ("/stats", None),
+    "cluster": ("/cluster/metadata", None),
+    "options.describe": ("/options/topic", None),
     "snapshot": ("/snapshot", {"compression": "Deflated", "snapshot_types": ["ResourceUsage"]}),
     "client.get": ("/clients/{c}", None),
     "client.list": ("/clients", None),

@@ -207,7 +207,7 @@ def commit(
     """Commit a snapshot after the table's current one.
 
     Args:
-        schema: The new current schema, of the next schema id; None if it stays.
+        schema: The new current schema, by its id one that the table has had or a new one; None if it stays.
         spec: The new partition spec; None if it stays.
 
     Raises:
@@ -230,7 +230,10 @@ def commit(
     }
     ref = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     updates: list[TableUpdate] = []
-    updates += [] if schema is None else [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
+    if schema is not None:
+        is_known = any(known.schema_id == schema.schema_id for known in metadata.schemas)
+        updates += [] if is_known else [AddSchemaUpdate(schema=schema)]
+        updates.append(SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}))
     updates += [] if spec is None else [AddPartitionSpecUpdate(spec=spec), SetDefaultSpecUpdate()]
     updates += [SetPropertiesUpdate(updates=dict(properties))] if properties else []
     updates += [AddSnapshotUpdate(snapshot=Snapshot.model_validate(described)), SetSnapshotRefUpdate.model_validate(ref)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -211,6 +211,9 @@ class TableMirror:
                 expire(self._catalog, table, expired)
             return
         schema = derive_schema(log, *_present(table))
+        is_changed = schema.schema.fields != table.schema().fields
+        if is_changed:
+            schema = schema._replace(schema=_with_own_id(schema.schema, table.metadata.schemas))
         data, deletes = self._manifests(table)
         wanted = WantedFiles.of(log)
         gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
@@ -233,7 +236,7 @@ class TableMirror:
             number,
             parts,
             _summarize(log, wanted, more, more_deletes, len(gone), len(gone_deletes)),
-            schema=None if schema.schema.schema_id == table.schema().schema_id else schema.schema,
+            schema=schema.schema if is_changed else None,
             spec=None if is_same else spec,
             properties={} if schema.mapping == table.properties.get(NAME_MAPPING) else {NAME_MAPPING: schema.mapping},
             expired=[each.snapshot_id for each in table.metadata.snapshots] if schema.replaced else self._expired(table, more=1),
@@ -268,6 +271,13 @@ class TableMirror:
 
 def _present(table: Table) -> tuple[Schema, int, str | None]:
     return table.schema(), table.metadata.last_column_id, table.properties.get(NAME_MAPPING)
+
+
+def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
+    """Return a schema with the id of the known one that has its columns, else with the next id: catalogs add no schema twice."""
+    numbers = {each.schema_id: each.fields for each in known}
+    own = next((number for number, fields in numbers.items() if fields == schema.fields), max(numbers) + 1)
+    return schema.model_copy(update={"schema_id": own})
 
 
 def _version_of(table: Table) -> int | None:

@@ -47,7 +47,7 @@ class IcebergSchema(NamedTuple):
     """The schema that an Iceberg table is to have.
 
     Args:
-        schema: Of the next schema id if it differs from the table's.
+        schema: Its id is that of the table's current schema, also if it has other columns.
         spec: How files are partitioned: by the values of columns as they are.
         physical: Name of a column in data files and their statistics -> its field id and type.
         mapping: The value of NAME_MAPPING.
@@ -95,8 +95,6 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
         fields.append(types.NestedField(number, name, kind, required=False))
         physical[stored] = (number, kind)
     schema = Schema(*fields, schema_id=0 if before is None else before.schema_id)
-    if before is not None and schema.fields != before.fields:
-        schema = schema.model_copy(update={"schema_id": before.schema_id + 1})
     sources = {field.name: field.field_id for field in fields}
     spec = PartitionSpec(
         *(

@@ -40,7 +40,7 @@ EXAMPLES: list[Command[Any]] = [
     system.Snapshot(system.SnapshotCompression.DEFLATED, (system.SnapshotType.SERVER_LOGS, system.SnapshotType.TEST)),
     system.GetMe(),
     system.GetCluster(),
-    system.DescribeOptions(1),
+    system.DescribeOptions(system.OptionScope.TOPIC),
     system.GetClient(2650268133),
     system.ListClients(),
     users.GetUser("guest"),

@@ -90,8 +90,8 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
     assert count == len(data)
     for metadata in source.tables():
         schema, table = metadata.lineage.schema, metadata.lineage.table
-        rows = DeltaTable(str(table_path(tmp_path / "tables", schema, table))).to_pyarrow_table().to_pylist()
-        assert digest_rows(rows, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
+        stored = DeltaTable(str(table_path(tmp_path / "tables", schema, table))).to_pyarrow_table().to_pylist()
+        assert digest_rows(stored, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
 
 
 def test_decoder_takes_the_large_types_that_a_session_of_spark_can_be_set_to_give(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -104,6 +105,27 @@ def test_sync_commits_columns_of_every_change_with_its_rows(catalog: Catalog, pa
     assert table.schema().find_field("id").field_id == 4
     assert len(table.metadata.snapshots) == 1
     assert mirror.check().is_equal
+
+
+def test_sync_takes_the_schema_up_again_that_the_table_had_before_when_a_column_has_its_old_name(
+    catalog: Catalog, path: Path
+) -> None:
+    log = path / "_delta_log"
+    log.mkdir(parents=True)
+    for number, name in enumerate(("a", "b", "a", "c")):
+        details = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "p"}
+        column = {"name": name, "type": "long", "nullable": True, "metadata": details}
+        actions: list[dict[str, Any]] = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}] if number == 0 else []
+        metadata = {"id": "1", "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
+        metadata |= {"schemaString": json.dumps({"type": "struct", "fields": [column]}), "createdTime": 1}
+        mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+        actions.append({"metaData": metadata | {"configuration": mapping}})
+        (log / f"{number:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+        make_mirror(catalog, path).sync()
+        assert [field.name for field in loaded(catalog).schema().fields] == [name]
+    table = loaded(catalog)
+    assert [schema.schema_id for schema in table.metadata.schemas] == [0, 1, 2]
+    assert [snapshot.schema_id for snapshot in table.metadata.snapshots] == [0, 1, 0, 2]
 
 
 def test_sync_refuses_a_column_without_an_equivalent(catalog: Catalog, path: Path) -> None:

@@ -50,7 +50,6 @@ def test_derive_schema_keeps_field_ids_when_columns_are_added_widened_dropped_an
     first = derive_schema(log_of({"id": "integer", "a": "string", "b": "float"}), None, 0, None)
     second = derive_schema(log_of({"b": "double", "id": "long", "c": "date"}), first.schema, 3, first.mapping)
     assert {field.name: field.field_id for field in second.schema.fields} == {"b": 3, "id": 1, "c": 4}
-    assert second.schema.schema_id == first.schema.schema_id + 1
     assert second.replaced == []
     assert {entry["names"][0]: entry["field-id"] for entry in json.loads(second.mapping)} == {"a": 2, "b": 3, "id": 1, "c": 4}
     # a column of a dropped one's name, and one of a type that no reader promotes, must not get old values

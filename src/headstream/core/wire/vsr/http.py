@@ -44,14 +44,15 @@ def decode_request(kind: type[Command[Any]], path: Mapping[str, str], query: Map
     given = document if isinstance(document, dict) else {}
     if isinstance(document, dict):
         document = _older_body(kind, document)
-    command = kind.from_json(_older_texts(path), _older_texts(query), document)
+    command: Any = kind.from_json(_older_texts(path), _older_texts(query), document)
     if kind is UpdateTopic:
         absent = [each.name for each in fields_of(kind)[2:-1] if given.get(each.json_name) is None]
         command = replace(command, **dict.fromkeys(absent))
     elif isinstance(command, SendMessages):
         command = replace(command, is_from_zero=True)
     known = REQUESTS[kind].options if kind in REQUESTS else None
-    return command if known is None else replace(command, **read_options(given.get("options"), known))
+    changed: Command[Any] = command if known is None else replace(command, **read_options(given.get("options"), known))
+    return changed
 
 
 def encode_reply(command: Command[Any], value: Any) -> bytes:

@@ -153,5 +153,11 @@ def test_headers_that_are_none_are_refused(today: Today, headers: Any, status: i
     refused = today.send(0, {"payload": encoded(b"a"), "user_headers": headers})
     assert refused.status in (400, 422)
     assert status is None or refused.json["id"] == status
-    for body in (None, [], {"partitioning": 1, "messages": 1}, {"partitioning": {"kind": "partition_id"}, "messages": [1]}):
+    bodies: list[Any] = [
+        None,
+        [],
+        {"partitioning": 1, "messages": 1},
+        {"partitioning": {"kind": "partition_id"}, "messages": [1]},
+    ]
+    for body in bodies:
         assert today.call("POST", f"{TOPIC}/messages", body).status in (400, 415, 422)
