@@ -139,7 +139,7 @@ _NEAREST_STATUS: Final = {
 }
 """Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 
-_KINDS: Final = {
+_KINDS: Final[dict[str, Any]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HeadstreamError)
 }
 """The errors that a server can name."""
