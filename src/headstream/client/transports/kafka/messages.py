@@ -48,7 +48,6 @@ class KafkaMessages:
         self._sender = Sender(cluster)
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message."""
         return self.append(topic, partition, batch).offset
 
     def append(
@@ -166,7 +165,6 @@ class KafkaMessages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
         name, until_s = self._cluster.names.kafka_name(topic), time.monotonic() + timeout_ms / 1000
         keys = [(name, partition) for partition in positions]
         self._reader.end_others(keys)

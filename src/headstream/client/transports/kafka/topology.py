@@ -271,7 +271,6 @@ class KafkaPartitions:
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add partitions to a topic."""
         have = self._cluster.count_partitions(topic)
         check_added_partitions(topic, have, count)
         spelled = self._cluster.names.kafka_name(topic)

@@ -55,7 +55,6 @@ class PolledAhead:
         return _polled(self._pending.result())
 
     def cancel(self) -> None:
-        """Cancel it."""
         self._pending.cancel()
 
 
@@ -177,7 +176,6 @@ class RemoteMessages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
         wait_ms = min(max(math.ceil(timeout_ms), 0), _LONGEST_WAIT_MS)
         who = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
         try:
