@@ -116,7 +116,7 @@ def test_sync_takes_the_schema_up_again_that_the_table_had_before_when_a_column_
         details = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "p"}
         column = {"name": name, "type": "long", "nullable": True, "metadata": details}
         actions: list[dict[str, Any]] = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}] if number == 0 else []
-        metadata = {"id": "1", "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
+        metadata: dict[str, Any] = {"id": "1", "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
         metadata |= {"schemaString": json.dumps({"type": "struct", "fields": [column]}), "createdTime": 1}
         mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
         actions.append({"metaData": metadata | {"configuration": mapping}})
