@@ -165,22 +165,11 @@ class TableLog:
                     remove_file(self.path, name)
 
 
-class DeltaLakeEngine:
-    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
+class LoggedTable:
+    """The members of a TableEngine that the table's log answers."""
 
-    def __init__(
-        self,
-        log: TableLog | Place,
-        mapped: MappedTables,
-        strategy: MergeStrategy = "rewrite",
-        settings: MergeSettings | None = None,
-    ) -> None:
-        self._mapped = mapped
-        self._log = log if isinstance(log, TableLog) else TableLog(log)
-        self._properties = OWN_TABLE if strategy == "auto" else {}
-        self._on_read = (
-            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
-        )
+    def __init__(self, log: TableLog) -> None:
+        self._log = log
 
     @property
     def path(self) -> Place:
@@ -193,6 +182,24 @@ class DeltaLakeEngine:
     @property
     def is_empty(self) -> bool:
         return self._log.is_empty
+
+
+class DeltaLakeEngine(LoggedTable):
+    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
+
+    def __init__(
+        self,
+        log: TableLog | Place,
+        mapped: MappedTables,
+        strategy: MergeStrategy = "rewrite",
+        settings: MergeSettings | None = None,
+    ) -> None:
+        super().__init__(log if isinstance(log, TableLog) else TableLog(log))
+        self._mapped = mapped
+        self._properties = OWN_TABLE if strategy == "auto" else {}
+        self._on_read = (
+            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
+        )
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         make_parent(self.path)
