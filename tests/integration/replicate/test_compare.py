@@ -173,22 +173,24 @@ def test_compare_repairs_rows_that_debezium_captured_and_later_changes_win(
     def apply(*changes: tuple[str, int, str, int]) -> None:
         with connect(run.url) as log, log.producer(DATA) as producer:
             for operation, number, name, lsn in changes:
-                row = {"id": number, "name": name, "price": str(number)}
+                row = {"id": number, "name": name, "price": str(number), "tags": [name, 'ü, "b"'], "counts": [number, None]}
                 place: dict[str, Any] = {"lsn": lsn, "sequence": f'["{lsn - 1}","{lsn}"]'}
                 images = (None, row) if operation == "d" else (row, None)
                 producer.send(envelope(operation, *images, **place), key=key_of(id=number))
         summary = run.run(rules=TYPE_2, debezium=DebeziumSettings())
         assert (summary.dead, summary.parked) == (0, 0)
 
-    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.kit (id bigint PRIMARY KEY, name text, price text)")
-    postgres.execute("INSERT INTO shop.kit SELECT n, 'n' || n, n FROM generate_series(1, 4) n")
+    columns = "id bigint PRIMARY KEY, name text, price text, tags text[], counts int[]"
+    postgres.execute(f"CREATE SCHEMA shop; CREATE TABLE shop.kit ({columns})")
+    arrays = """ARRAY['n' || n, 'ü, "b"'], ARRAY[n, NULL]"""
+    postgres.execute(f"INSERT INTO shop.kit SELECT n, 'n' || n, n, {arrays} FROM generate_series(1, 4) n")
     apply(("c", 1, "n1", 10), ("c", 2, "old", 20), ("c", 4, "n4", 25), ("c", 9, "gone", 30), ("d", 4, "n4", 40))
     (found,) = compare(run, postgres, [("shop", "kit")]).values()
     assert kinds(found.result) == ["changed", "extra", "missing", "missing"]
     request_repair(run, [found])
     run.run(rules=TYPE_2, debezium=DebeziumSettings())
     assert [wrong(each.result) for each in compare(run, postgres, [("shop", "kit")]).values()] == [[]]
-    postgres.execute("UPDATE shop.kit SET name = 'new' WHERE id IN (2, 4); DELETE FROM shop.kit WHERE id = 3")
+    postgres.execute("UPDATE shop.kit SET name = 'new', tags[1] = 'new' WHERE id IN (2, 4); DELETE FROM shop.kit WHERE id = 3")
     apply(("u", 2, "new", 50), ("u", 4, "new", 51), ("d", 3, "n3", 52), ("u", 2, "late", 19))
     assert [wrong(each.result) for each in compare(run, postgres, [("shop", "kit")]).values()] == [[]]
 

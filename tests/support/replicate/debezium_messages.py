@@ -48,7 +48,7 @@ def envelope(
 ) -> bytes:  # fmt: skip
     """A message of the table shop.kit with a schema, as JsonConverter writes it; `fields` are Connect's types of the columns."""
     row = after or before or {}
-    fields = fields or [{"type": _TYPES[type(value)], "optional": True, "field": name} for name, value in row.items()]
+    fields = fields or [{**_kind(value), "field": name} for name, value in row.items()]
     struct = {"type": "struct", "optional": True, "fields": fields}
     members = [{**struct, "field": name} for name in ("before", "after")]
     place = {
@@ -65,6 +65,12 @@ def envelope(
     payload = {"before": before, "after": after, "source": place, "op": operation, "transaction": None}
     document = {"schema": {"type": "struct", "fields": members}, "payload": payload}
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _kind(value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {"type": "array", "items": _kind(value[0]), "optional": True}
+    return {"type": _TYPES[type(value)], "optional": True}
 
 
 class AvroWriter:

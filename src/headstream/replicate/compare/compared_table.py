@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DecimalType, StringType, StructField
+from pyspark.sql.types import ArrayType, BooleanType, DecimalType, IntegralType, StringType, StructField
 
 from headstream.errors import ReplicateError
 from headstream.replicate.compare.source_database import Partitions, SourceDatabase
@@ -135,6 +135,8 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     if database.has_iso_dates:  # JDBC's own dates before 1582-10-15 are of another calendar
         texts |= {name for name, kind in columns.items() if kind == "DATE" and name not in whole[:1]}
     selected = {name: (database.as_text if name in texts else database.quote)(field) for name, field in sources.items()}
+    arrays = {name: database.array_as_json(field) for name, field in sources.items() if _is_plain_array(fields[field])}
+    selected |= {name: sql for name, sql in arrays.items() if sql is not None}
     padded = {name for name in columns if fields[sources[name]].metadata.get(_PADDED, "").startswith("char")}
     left_out = tuple(name for name in schema.types if name not in columns)
     range_key = whole[0] if whole else None
@@ -148,3 +150,9 @@ def _needs_text(kind: str, field: StructField) -> bool:
     return (
         isinstance(field.dataType, DecimalType) and kind.startswith("DECIMAL") and field.dataType.simpleString().upper() != kind
     )
+
+
+def _is_plain_array(field: StructField) -> bool:
+    """Return whether a database and Debezium write an array's items as the same JSON."""
+    kind = field.dataType
+    return isinstance(kind, ArrayType) and isinstance(kind.elementType, (BooleanType, IntegralType, StringType))
