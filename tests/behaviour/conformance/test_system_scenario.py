@@ -16,7 +16,6 @@ from headstream.core.wire.commands.partitions import CreatePartitions, DeletePar
 from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.commands.streams import (
     CreateStream,
-    DeleteStream,
     GetStream,
     ListStreams,
     PurgeStream,
@@ -35,7 +34,6 @@ from headstream.core.wire.commands.system import (
 from headstream.core.wire.commands.topics import (
     NEVER,
     Compression,
-    DeleteTopic,
     GetTopic,
     ListTopics,
     PurgeTopic,
@@ -217,6 +215,8 @@ def test_partitions_are_added_and_the_highest_ones_deleted(peer: Peer) -> None:
     assert [partition.id for partition in topic_of(peer).partitions] == [1, 2, 3]
     peer.ask(DeletePartitions(1, 1, 100))
     assert topic_of(peer).partitions == ()
+    peer.ask(CreatePartitions(1, 1, 1))
+    assert [partition.id for partition in topic_of(peer).partitions] == [1]
     for status in (
         refused(peer, create_topic(1, "wide", partitions=1001)),
         refused(peer, CreatePartitions(1, 1, 0)),
@@ -258,21 +258,6 @@ def test_a_stream_is_renamed_and_purged(peer: Peer) -> None:
     peer.ask(PurgeStream(1))
     reply = poll(peer)
     assert (reply.current_offset, reply.count) == (0, 0)
-
-
-def test_ids_are_the_smallest_that_are_free(peer: Peer) -> None:
-    build(peer)
-    peer.ask(DeleteTopic(1, 1))
-    assert peer.ask(ListTopics(1)) == ()
-    assert peer.ask(CreateStream(0, "second")).id == 2
-    assert peer.ask(create_topic(2, "first")).id == 1
-    assert peer.ask(CreateStream(7, "seventh")).id == 7
-    assert peer.ask(CreateStream(0, "third")).id == 3
-    peer.ask(DeleteStream(2))
-    assert peer.ask(CreateStream(0, "second again")).id == 2
-    for stream in peer.ask(ListStreams()):
-        peer.ask(DeleteStream(stream.id))
-    assert peer.ask(ListStreams()) == ()
 
 
 def test_clients_that_are_connected_are_listed_and_those_over_http_are_not(peer: Peer, root: TcpPeer) -> None:

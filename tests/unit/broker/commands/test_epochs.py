@@ -95,9 +95,6 @@ def test_topic_is_ours_with_all_its_options_when_made_and_changed(peer: Peer) ->
     assert peer.ask(CreateOpenTopic(*AT, 9, if_not_exists=True)).id == 1
 
 
-# -- waiting ---------------------------------------------------------------------------------------------------
-
-
 # -- epochs ----------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +196,3 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
         client = server.connect()
         client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
         assert client.status(CommitEpoch(name, 1, ())) == expected
-
-
-# -- the system ------------------------------------------------------------------------------------------------
