@@ -18,9 +18,7 @@ from headstream.core.wire.commands.streams import (
     CreateStream,
     GetStream,
     ListStreams,
-    PurgeStream,
     StreamDetails,
-    UpdateStream,
 )
 from headstream.core.wire.commands.system import (
     ClientGroup,
@@ -246,18 +244,6 @@ def test_a_purged_topic_begins_anew(peer: Peer) -> None:
     assert peer.ask(GetOffset(CONSUMER, 1, 1, 1)) is None
     send(peer, [b"again"])
     assert [(message.offset, message.payload) for message in polled(poll(peer))] == [(0, b"again")]
-
-
-def test_a_stream_is_renamed_and_purged(peer: Peer) -> None:
-    build(peer)
-    peer.ask(UpdateStream(1, "new-stream"))
-    assert stream_of(peer, "new-stream").id == 1
-    assert peer.ask(GetStream(STREAM)) is None
-    peer.ask(UpdateStream(1, "new-stream"))
-    send(peer, PAYLOADS, stream="new-stream")
-    peer.ask(PurgeStream(1))
-    reply = poll(peer)
-    assert (reply.current_offset, reply.count) == (0, 0)
 
 
 def test_clients_that_are_connected_are_listed_and_those_over_http_are_not(peer: Peer, root: TcpPeer) -> None:
