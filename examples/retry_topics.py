@@ -3,7 +3,7 @@
 python examples/retry_topics.py                         in memory
 python examples/retry_topics.py kafka://host:9092
 
-A message that fails goes on to the topic of its next attempt, and after the last one to the dead-letter topic. Each of these
+A failed message is sent to the topic of its next attempt, and after the last one to the dead-letter topic. Each of these
 topics has one delay, so that a message never waits for one with a longer delay. What this does not have: order, since a message
 that failed comes after later ones of its key; and exactly one copy, since a crash between the copy and the commit repeats it: the
 headers retry.topic, retry.partition and retry.offset tell a repeated one.

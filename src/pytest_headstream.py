@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Have pytest import headstream as any library: it compiles all modules of a plugin's package anew, for their assertions."""
+    """Have pytest import headstream as any library: it compiles all modules of a plugin's package again, for their assertions."""
     rewritten = getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", None)
     if isinstance(rewritten, set):  # not a public name of pytest: without it, the first import takes two seconds longer
         rewritten.discard("headstream")

@@ -46,7 +46,7 @@ def read_batch(spark: SparkSession, url: str) -> list[tuple[str, int, float]]:
 
 
 def copy_stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:
-    """Append to a Delta table whatever the log has that the table has not; run again, it goes on where it ended."""
+    """Append to a Delta table the messages that the table lacks; a second run continues where the first ended."""
     orders = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders").load()
     rows = orders.selectExpr(
         "partition", "offset", "timestamp", "headers:source::string AS source", "CAST(payload AS string) AS text"

@@ -22,7 +22,7 @@ with hs.connect(url) as log:
         for number, trace in enumerate(traces):
             producer.send(b"order %d" % number, key=b"%d" % number, headers={"traceparent": trace, "attempt": hs.uint8(1)})
 
-# The pipeline: a header is a column, typed, without a function of one's own.
+# The pipeline: a header is a column, typed, without a user-defined function.
 spark = session("trace-to-table", jars=False, quick_start=True)
 orders = (
     spark.read.format("headstream")

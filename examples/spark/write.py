@@ -40,7 +40,7 @@ def write_batch(spark: SparkSession, url: str) -> None:
 
 
 def copy_big(spark: SparkSession, url: str, checkpoint: str) -> None:
-    """Copy orders of 200 and more with all their headers, each once; run again, it goes on where it ended."""
+    """Copy orders of 200 and more with all their headers, each once; a second run continues where the first ended."""
     reader = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
     orders = reader.option("headers", "array").option("headerColumns", "total DOUBLE").load()
     big = orders.filter("total >= 200").select("key", "headers", "payload", "id")

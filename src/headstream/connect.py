@@ -160,7 +160,7 @@ def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
             import difflib
 
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {close[0]!r}?" if close else f"There is {', '.join(known)}"
+            advice = f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(known)}"
             raise InvalidOptionError(f"connect() has no option {name!r}", advice=advice)
 
 

@@ -168,7 +168,7 @@ class GroupNotFoundError(NotFoundError):
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic of that name exists already."""
+    """A stream or topic of that name already exists."""
 
 
 class ClosedError(HeadstreamError):
@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """A server's error without a class of its own; `status` is its code."""
+    """A server's error without its own class; `status` is its code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -292,7 +292,7 @@ class StorageError(LogError):
 
 
 class DiskFullError(StorageError):
-    """The file system is full, or the user's quota is used up; nothing of the write was committed."""
+    """The file system is full, or the user's quota is used up; none of the write was committed."""
 
 
 class PartitionClosedError(StorageError):

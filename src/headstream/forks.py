@@ -3,7 +3,7 @@
 A forked child has copies of its parent's objects, but none of the parent's threads; a lock that one of those held stays locked.
 Each such object calls register_for_forks() when it is made, and in a child its after_fork() runs before any other code. There it
 
-    begins anew            clients of servers and of Kafka, and what they are made of: new locks, connections of their own
+    begins again            clients of servers and of Kafka, and what they are made of: new locks, their own connections
     is left to the parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
 """
 
@@ -23,7 +23,7 @@ class Forkable(Protocol):
     """An object that is notified of forks."""
 
     def after_fork(self) -> None:
-        """Begin anew in a child, or become unusable; it takes no lock, and sends nothing."""
+        """Restart in a child, or become unusable; it takes no lock, and sends nothing."""
 
 
 _log: Final = logging.getLogger("headstream.client")

@@ -15,7 +15,7 @@ _END_S = 120.0
 
 
 def run(place: Place, body: Callable[[hs.AsyncClient], Awaitable[None]]) -> None:
-    """Run a test with an asynchronous client of a place that is connected already."""
+    """Run a test with an asynchronous client of a place that is already connected."""
 
     async def main() -> None:
         async with hs.connect_async(place.url, **place.options) as log:

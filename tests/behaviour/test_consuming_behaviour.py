@@ -279,7 +279,7 @@ def test_consumer_refuses_arguments_that_contradict_each_other(log: hs.Client) -
         log.consumer("shop/orders", partitions=[at(1), at(9)])
     with pytest.raises(hs.InvalidOptionError, match="no partition is named"):
         log.consumer("shop/orders", partitions=[])
-    with pytest.raises(hs.InvalidInputError, match="'next' is no start"):
+    with pytest.raises(hs.InvalidInputError, match="'next' is not a start"):
         log.consumer("shop/orders", start="next")
     with pytest.raises(hs.InvalidInputError, match="'sometime' is not a start position"):
         log.consumer("shop/orders", start="sometime")

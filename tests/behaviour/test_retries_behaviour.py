@@ -66,7 +66,7 @@ def test_a_failing_message_is_tried_again_and_then_given_up(log: hs.Client, orde
     for number in range(4):
         log.send(TOPIC, b"%d" % number, key=b"key-%d" % (number % 2), partition=1)
     delivered = until_done(log, lambda message: message.payload == b"1", order=order)
-    if order != "partition":  # what is tried again at once comes before or after messages that were fetched already
+    if order != "partition":  # what is tried again at once comes before or after messages that were already fetched
         assert sorted(delivered) == sorted((text[:1].encode(), int(text[2:])) for text in expected.split())
         assert [each for each in delivered if each[0] in (b"1", b"3")][-1] == ((b"3", 1) if order == "key" else delivered[-1])
     else:
@@ -343,7 +343,7 @@ def test_consumer_refuses_options_that_cannot_work_before_it_reads(log: hs.Clien
         ({"on_error": retry, "group": "g", "dead_letter": TOPIC}, "its own dead-letter topic"),
         ({"on_error": retry, "group": "g", "dead_letter": "shop/latest"}, "compacts"),
         ({"on_error": 5, "group": "g", "dead_letter": DEAD}, "on_error is 5"),
-        ({"dead_letter": DEAD, "group": "g"}, "there are no attempts"),
+        ({"dead_letter": DEAD, "group": "g"}, "this consumer does not retry"),
     ]:
         given: Any = options
         with pytest.raises(InvalidOptionError, match=problem):
@@ -359,7 +359,7 @@ def test_kafka_refuses_on_error_by_name(place: Place) -> None:
     log.create_topic(TOPIC)
     options: dict[str, Any] = {"group": "g", "on_error": hs.Retry(None), "timeout_ms": 0}
     if place.url.startswith("kafka"):
-        with pytest.raises(UnsupportedError, match="on_error is not available"):
+        with pytest.raises(UnsupportedError, match="on_error is unavailable"):
             log.consumer(TOPIC, **options)
     else:
         log.consumer(TOPIC, **options).close()

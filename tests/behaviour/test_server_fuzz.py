@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import headstream as hs
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.sessions import Login, Ping
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, ListStreams
@@ -29,7 +30,6 @@ from headstream.core.wire.commands.users import CreateUser, UserStatus
 from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request
 from headstream.core.wire.refusals import decode_refusal
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import HeadstreamError
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer

@@ -268,7 +268,7 @@ def test_shared_consumer_refuses_options_that_exclude_each_other(log: hs.Client)
         ({"mode": "shared", "on_error": hs.Retry(3)}, "no place to go"),
         ({"mode": "shared", "lease": "13h"}, "a lease of 46800 s"),
         ({"mode": "shared", "on_revoked": print}, "on_revoked is not called"),
-        ({"lease": "1s", "mode": "ordered"}, "how long a worker has a message"),
+        ({"lease": "1s", "mode": "ordered"}, "the time that a worker has for a message"),
     ]
     for options, problem in cases:
         given: dict[str, Any] = {"group": "workers"} | options
@@ -289,7 +289,7 @@ def test_kafka_refuses_shared_groups_by_name(place: Place) -> None:
     log = place.connect()
     log.create_topic(TOPIC)
     if place.url.startswith("kafka"):
-        with pytest.raises(UnsupportedError, match="mode='shared' is not available"):
+        with pytest.raises(UnsupportedError, match="mode='shared' is unavailable"):
             worker(log)
     else:
         worker(log).close()

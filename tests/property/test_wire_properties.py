@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.frames import FrameBuffer, encode_request, encode_response
 from headstream.core.wire.records import Command
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError
 
 NUMBERS = st.integers(1, (1 << 32) - 1)

@@ -73,7 +73,7 @@ def test_passwords_are_not_repeated_in_an_error() -> None:
 def test_options_are_checked_by_name_and_range() -> None:
     with pytest.raises(hs.InvalidOptionError, match=r"no option 'segment_byte'\. Did you mean 'segment_bytes'"):
         hs.connect("memory://", segment_byte=5)
-    with pytest.raises(hs.InvalidOptionError, match=r"no option 'colour'\. There is segment_bytes"):
+    with pytest.raises(hs.InvalidOptionError, match=r"no option 'colour'\. Use one of segment_bytes"):
         hs.connect("memory://", colour="red")
     with pytest.raises(hs.InvalidOptionError, match="segment_bytes is 5"):
         hs.connect("memory://", segment_bytes=5)

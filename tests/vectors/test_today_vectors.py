@@ -12,10 +12,10 @@ import pytest
 
 from headstream.core.codec.binary import decode_sent
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import CreateTopic, UpdateTopic
-from headstream.core.wire.table import COMMANDS
 from headstream.core.wire.vsr.encoding import VSR
 from headstream.core.wire.vsr.frames import RequestHeader, scan_requests
 from headstream.errors import HeadstreamError

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.commands.messages import LATER_GENERATION
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import CreateTopic, Generation
 from headstream.core.wire.frames import Frame, FrameBuffer, encode_request, encode_response
 from headstream.core.wire.records import Command
 from headstream.core.wire.route_matching import find_route
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError
 
 RECORDS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "iggy-vectors.json").read_text())

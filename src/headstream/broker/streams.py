@@ -21,7 +21,7 @@ class Streams:
         check_new_name(name, "stream")
         log = self._backing.writable_log()
         if name in log.snapshot():
-            raise AlreadyExistsError(f"there is a stream {name!r} already", where=log.root, advice="Use it, or another name")
+            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use it, or another name")
         create_stream(log, name, self._backing.clock_us())
         return self.get(name)
 
@@ -47,7 +47,7 @@ class Streams:
             if to == name:
                 return
             if to in log.snapshot():
-                raise AlreadyExistsError(f"there is a stream {to!r} already", where=log.root, advice="Use another name")
+                raise AlreadyExistsError(f"the stream {to!r} already exists", where=log.root, advice="Use another name")
             rename_stream(log, record, to)
 
     def delete(self, name: str) -> None:

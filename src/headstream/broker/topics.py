@@ -40,7 +40,7 @@ class Topics:
             check_new_name(name.stream, "stream")
         if self._is_there(name):
             raise AlreadyExistsError(
-                f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
+                f"the topic {str(name)!r} already exists", where=log.root, advice="Use it, or pass if_not_exists=True"
             )
         create_topic(log, new, self._backing.clock_us())
         log.upkeep.start(self._backing.clock_us)
@@ -106,7 +106,7 @@ class Topics:
                 return
             renamed = TopicName(name.stream, to)
             if self._is_there(renamed):
-                raise AlreadyExistsError(f"there is a topic {str(renamed)!r} already", where=log.root, advice="Use another name")
+                raise AlreadyExistsError(f"the topic {str(renamed)!r} already exists", where=log.root, advice="Use another name")
             update_topic(log, record, name=to)
 
     def purge(self, name: TopicName) -> None:

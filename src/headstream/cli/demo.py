@@ -47,7 +47,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     """
 )
 @click.option(
-    "--log", "log_only", is_flag=True, help="Show a log alone: typed headers, retries, a dead letter. Seconds, without Java."
+    "--log", "log_only", is_flag=True, help="Show only a log: typed headers, retries, a dead letter. Seconds, without Java."
 )
 @click.option("--postgres", is_flag=True, help="A real PostgreSQL and a real Debezium, in temporary directories.")
 @click.option(
@@ -63,7 +63,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
+    """Run the complete pipeline on this machine, in a minute; or with --log only a log, in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
     A Spark pipeline applies them to Delta tables, which are then compared with the source's own final state. The metadata

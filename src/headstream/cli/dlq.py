@@ -117,7 +117,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a consumer gave up, in a topic of their own; or messages of a Replicate pipeline, with
+    """Dead letters: messages that a consumer gave up, in their own topic; or messages of a Replicate pipeline, with
     --checkpoint and the topic replicate/dead-letter or its delayed topic.
 
     \b
@@ -207,7 +207,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
 @source_options
 @output_option
 def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
-    """Send the dead letters of TOPIC back to where they came from, each once, and mark them for deletion.
+    """Send the dead letters of TOPIC back to their original topics, each once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic receive the message
     again. An interrupted redrive is finished by the next one. With --checkpoint it is a request: the pipeline applies

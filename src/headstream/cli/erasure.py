@@ -47,7 +47,7 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in whatever state: no file of the log has their bytes afterwards.
+    """Erase the messages of TOPIC that match --where, in any state: no file of the log has their bytes afterwards.
 
     The segments that have them are rewritten; offsets stay. Messages that arrive meanwhile are not examined. An interrupted
     erasure is finished by running the command again. A message that the filter cannot be applied to stays, and is counted as
@@ -83,7 +83,7 @@ def erase(
 
 
 def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
-    """Return what can still have the messages' bytes, most certain first."""
+    """Return the places that can still have the messages' bytes, most certain first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":

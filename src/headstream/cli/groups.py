@@ -154,7 +154,7 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
     """
     with open_log(url) as log:
         if any(found.name == name for found in log.groups(topic)):
-            raise AlreadyExistsError(f"the group {name!r} exists already", where=topic, advice="Use group seek to move it")
+            raise AlreadyExistsError(f"the group {name!r} already exists", where=topic, advice="Use group seek to move it")
         print_object(_summary(log.seek_group(topic, name, at)), output)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "extras",
     type=click.Choice(["s3", "azure", "gcs", "postgresql", "mariadb"]),
     multiple=True,
-    help="Download more, with which Spark reads and writes s3://, abfss:// (azure), gs:// (gcs), or reads a database.",
+    help="Also download the jars for s3://, abfss:// (azure), gs:// (gcs), or for reading a database.",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:

@@ -30,7 +30,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log a log alone."),
+    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log only a log."),
     "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
@@ -50,8 +50,8 @@ COMMANDS: Final = {
     "send": LazyCommand("messages", "send", "Send a message."),
     "poll": LazyCommand("messages", "poll", "Show messages of a partition."),
     "tail": LazyCommand("messages", "tail", "Show messages as they arrive."),
-    "import": LazyCommand("transfer", "import_", "Send the messages of a file, one JSON object a line."),
-    "export": LazyCommand("transfer", "export", "Write a topic's messages, one JSON object a line."),
+    "import": LazyCommand("transfer", "import_", "Send the messages of a file, one JSON object per line."),
+    "export": LazyCommand("transfer", "export", "Write a topic's messages, one JSON object per line."),
     "mirror": LazyCommand("mirror", "mirror", "Copy topics from a log to another, and keep copying."),
     "inspect": LazyCommand("inspecting.command", "inspect", "Explain any bytes: their format, every field, and errors."),
     "convert": LazyCommand("conversion", "convert_", "Convert messages to another dialect, and report what would be lost."),

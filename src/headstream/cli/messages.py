@@ -82,7 +82,7 @@ def send(
       headstream send shop/orders --lines --key-delimiter : < keyed.txt
     """
     if is_null and (payload is not None or by_line):
-        raise click.UsageError("--null is a payload of its own: omit PAYLOAD.")
+        raise click.UsageError("--null is the payload: omit PAYLOAD.")
     if by_line and payload not in (None, "-"):
         raise click.UsageError("--lines reads standard input: omit PAYLOAD.")
     if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):

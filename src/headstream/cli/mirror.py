@@ -141,7 +141,7 @@ def _print_plan(plan: MirrorPlan, output: str) -> None:
 
 
 def _progress(stack: ExitStack, total: int | None, metrics: MetricsOutput) -> Callable[[MirrorStats], None]:
-    """Return what shows a mirror's progress on a terminal, and writes its metrics."""
+    """Return a function that shows a mirror's progress on a terminal, and writes its metrics."""
     show: Callable[[MirrorStats], None] = _show_on_terminal(stack, total) if sys.stderr.isatty() else lambda _: None
 
     def report(stats: MirrorStats) -> None:

@@ -1,4 +1,4 @@
-"""`headstream import` and `export`: messages from and to files, one JSON object a line."""
+"""`headstream import` and `export`: messages from and to files, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @url_option
 @output_option
 def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
-    """Send the messages of FILE, one JSON object a line as written by export; missing topics are created.
+    """Send the messages of FILE, one JSON object per line as written by export; missing topics are created.
 
     The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
     message twice; when FILE has grown, it imports the new lines. With - standard input is first read to its end, into a
@@ -70,7 +70,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
 
     A line's timestamp_us becomes the header hs.timestamp; its state is set right after it is sent; a checksum that does not
-    match the payload makes the line a bad one; the offset is ignored.
+    match the payload makes the line invalid; the offset is ignored.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def export(
     url: str,
     output: str,
 ) -> None:
-    """Write the existing messages of TOPIC, one JSON object a line, partition by partition.
+    """Write the existing messages of TOPIC, one JSON object per line, partition by partition.
 
     \b
     Examples:

@@ -304,11 +304,11 @@ class AsyncClient:
         return await self._worker.run(self._client.group, topic, name)
 
     async def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
-        """Return what a group has not finished, counted; see Client.group_deliveries()."""
+        """Return the counts of a group's unfinished messages; see Client.group_deliveries()."""
         return await self._worker.run(self._client.group_deliveries, topic, group)
 
     async def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return what a group has done with one message; see Client.message_story()."""
+        """Return the delivery history of one message in a group; see Client.message_story()."""
         return await self._worker.run(self._client.message_story, topic, group, partition, offset)
 
     async def seek_group(

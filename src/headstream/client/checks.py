@@ -114,7 +114,7 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
     for name in options:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
-            advice = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names)}"
+            advice = f"Did you mean {close[0]}?" if close else f"Use one of {', '.join(names)}"
             raise InvalidOptionError(f"{noun} has no option {name!r}", advice=advice)
 
 

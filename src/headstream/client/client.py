@@ -296,7 +296,7 @@ class Client:
                     file that is no longer written, so that filters skip files without a value they look for.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether nothing is removed, in whatever way.
+                legal_hold: Whether nothing is removed, in any way.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -498,7 +498,7 @@ class Client:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics
                 are read as long as they exist, topics created later from their first message.
             decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                One that cannot be decoded raises SerializerError, and again until seek() passes over it.
+                One that cannot be decoded raises SerializerError, and again until seek() skips it.
             options: group: Commit the offsets of this group, or with
                 name: of this single consumer; with neither, nothing is committed.
                 partitions: Partitions to read; None is all, or those the group assigns. Named partitions are not shared.
@@ -678,7 +678,7 @@ class Client:
         transport.groups.delete(find_topic_name(transport, topic), name)
 
     def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
-        """Return what a group has not finished, counted by partition and status, and whether it is paused.
+        """Return the counts of a group's unfinished messages by partition and status, and whether it is paused.
 
         Raises:
             TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
@@ -688,7 +688,7 @@ class Client:
         return find_views(transport).group(find_topic_name(transport, topic), group)
 
     def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return what a group has done with one message: its attempts with times, workers and errors, and what comes next.
+        """Return the delivery history of a message in a group: attempts with times, workers and errors, and the next step.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.

@@ -63,7 +63,7 @@ class App:
         encode: Encode[Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[_F], _F]:
-        """Return a decorator that registers a function, and returns it unchanged; coroutine functions and others.
+        """Return a decorator that registers a function or coroutine function, and returns it unchanged.
 
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
@@ -87,7 +87,7 @@ class App:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
-                    f"{other.signature.where} is a handler of {topic} in the group {group!r} already",
+                    f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
                     advice="They would share the messages: give another group",
                 )
 
@@ -119,7 +119,7 @@ class App:
             ClosedError: it does not run.
         """
         if self._log is None:
-            raise ClosedError("the App does not run", advice="Use app.log inside of handlers, or of `async with app`")
+            raise ClosedError("the App is not running", advice="Use app.log in handlers or within `async with app`")
         return self._log
 
     def run(self) -> None:
@@ -205,7 +205,7 @@ class App:
         if not self._handlers:
             raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
         if self._log is not None:
-            raise InvalidInputError("the App runs already", advice="Use app.with_log(…) for another run beside it")
+            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for another run beside it")
         given = self._given
         if isinstance(given, (Client, AsyncClient)):
             self._log = given if isinstance(given, AsyncClient) else AsyncClient(given)

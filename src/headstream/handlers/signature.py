@@ -123,14 +123,14 @@ class Signature:
             self._headers[name] = _Header(key, kind, plain is not kind and kind is not None, default)
         elif self._payload is not None:
             raise InvalidInputError(
-                f"the payload goes to {self._payload[0]!r} already", advice="Write the kind of a header, as in hs.uint8"
+                f"{self._payload[0]!r} already receives the payload", advice="Write the kind of a header, as in hs.uint8"
             )
         else:
             self._payload = name, is_optional
             self.decode = self.decode or _serializer_of(plain)
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Return what a message fills the parameters with; its consumer decodes with `decode`.
+        """Return the arguments that a message gives; its consumer decodes with `decode`.
 
         Raises:
             HeaderError: a header is missing, or has another kind.
@@ -197,15 +197,15 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
         return pydantic(kind)
     if kind in _SCALARS:
         raise InvalidInputError(
-            f"{kind.__name__} is neither the type of a payload nor the kind of a header",
+            f"{kind.__name__} is neither a payload type nor a header kind",
             advice="Write bytes or a type such as a dataclass for the payload; for a header write its kind, "
             "as in `attempt: hs.uint8` or `attempt: Annotated[int, hs.uint8]`",
         )
     is_typed = dataclasses.is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "__struct_fields__")
     if not is_typed and get_origin(kind) is None:
         raise InvalidInputError(
-            f"{getattr(kind, '__name__', kind)!r} is not the type of a payload",
-            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a model of pydantic, or give decode= or encode=",
+            f"{getattr(kind, '__name__', kind)!r} is not a payload type",
+            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or give decode= or encode=",
         )
     try:
         return msgspec(kind)

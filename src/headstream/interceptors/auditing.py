@@ -43,7 +43,7 @@ class Auditing(Interceptor):
             in the logger `headstream.audit`, level INFO.
         stamp: Whether to add the headers.
 
-    Errors of this interceptor are logged by default, and messages go on without it.
+    Errors of this interceptor are logged by default, and messages continue without it.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP

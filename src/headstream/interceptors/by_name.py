@@ -77,7 +77,7 @@ def _make_shipped(name: str, options: dict[str, str]) -> object:
     for key, text in options.items():
         if key not in known:
             names = ", ".join((*known, *_POLICY))
-            raise InvalidOptionError(f"the interceptor {name} has no option {key!r}", advice=f"It has {names}")
+            raise InvalidOptionError(f"the interceptor {name} has no option {key!r}", advice=f"Use one of {names}")
         try:
             values[key] = known[key](text)
         except ValueError:
@@ -92,5 +92,5 @@ def _make_other(name: str, options: dict[str, str]) -> object:
         found = getattr(found, part)
     is_made = not isinstance(found, type) and any(hasattr(found, hook) for hook in HOOKS)
     if is_made and options:
-        raise InvalidOptionError(f"{name} is an interceptor already: it takes no options")
+        raise InvalidOptionError(f"{name} is already an interceptor: it takes no options")
     return found if is_made else found(**options)

@@ -108,7 +108,7 @@ class Chain:
                     raise InvalidInputError("on_receive returned a message with another topic, partition or offset")
                 message = changed
             except Exception as error:
-                self._apply_policy(step, error, message, "It is not committed; seek() passes over it")
+                self._apply_policy(step, error, message, "It is not committed; seek() skips it")
         return message
 
     def acknowledge(self, message: Message, failure: Exception | None) -> InterceptorError | None:

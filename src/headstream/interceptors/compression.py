@@ -66,7 +66,7 @@ class Compression(Interceptor):
             return message
         algorithm = str(found.value)
         if algorithm not in _LEVELS:
-            raise InvalidInputError(f"{COMPRESSION_HEADER} is {algorithm!r}", advice=f"Known are {', '.join(_LEVELS)}")
+            raise InvalidInputError(f"{COMPRESSION_HEADER} is {algorithm!r}", advice=f"Use one of {', '.join(_LEVELS)}")
         payload = (_unzlib if algorithm == "zlib" else _unzstd)(message.payload)
         return replace(message, payload=payload, headers=message.headers.without(COMPRESSION_HEADER), checksum=-1)
 

@@ -104,7 +104,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message has a header {ENCRYPTION_HEADER} already", advice="Send it decrypted")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send it decrypted")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)
@@ -122,7 +122,7 @@ class Encryption(Interceptor):
         name, names = _parse_header(text)
         cipher = self._ciphers.get(name)
         if cipher is None:
-            raise InvalidInputError(f"the key {name!r} is unknown", advice=f"Known are {', '.join(self._ciphers)}")
+            raise InvalidInputError(f"the key {name!r} is unknown", advice=f"Use one of {', '.join(self._ciphers)}")
         if len(message.payload) < _NONCE_BYTES + _TAG_BYTES:
             raise InvalidInputError("the encrypted payload is cut short")
         from cryptography.exceptions import InvalidTag

@@ -20,10 +20,10 @@ class ErrorPolicy(enum.StrEnum):
     """Consequence of an interceptor's error; no policy loses a message.
 
     `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
-    committed, and comes again.
-    `skip`: the error is logged, and the message goes on as it was before this interceptor.
+    committed, and is delivered again.
+    `skip`: the error is logged, and the message continues as it was before this interceptor.
     `dead_letter`: the message goes to the interceptor's dead-letter topic as it was before this interceptor, with the
-    reason; a received one is passed over when it is stored there. For on_acknowledged and on_commit this is `skip`.
+    reason; a received one is skipped when it is stored there. For on_acknowledged and on_commit this is `skip`.
     """
 
     RAISE = "raise"

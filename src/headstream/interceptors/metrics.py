@@ -50,8 +50,8 @@ _COUNTERS: Final = (
 class Metrics(Interceptor):
     """Counts what a client sends, receives and commits, by topic: `headstream_client_…`.
 
-    One object can serve several clients of a process; the first 1,000 topics have series of their own, all others one.
-    Errors of this interceptor are logged, and messages go on.
+    One object can serve several clients of a process; the first 1,000 topics have their own series, all others one.
+    Errors of this interceptor are logged, and messages continue.
 
     Args:
         registry: A registry of prometheus_client; by default its global one.
@@ -60,7 +60,7 @@ class Metrics(Interceptor):
     Raises:
         MissingExtraError: prometheus-client, or OpenTelemetry's exporter, is not installed.
         InvalidOptionError: a variable of OpenTelemetry is invalid.
-        ValueError: the registry has such metrics already.
+        ValueError: the registry already has such metrics.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP

@@ -39,7 +39,7 @@ _SEARCHABLE: Final = (dict, Headers)
 class Tracing(Interceptor):
     """Sends the current trace context with each message, and makes spans.
 
-    Errors of this interceptor are logged by default, and messages go on without it.
+    Errors of this interceptor are logged by default, and messages continue without it.
 
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global one.

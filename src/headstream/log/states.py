@@ -13,7 +13,7 @@ since the row is added first and deleted last, every message set aside has one. 
 queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
 deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
 
-Long runs of messages set aside are stepped over without reading them (core/model/offset_ranges.py): a run has settled rows
+Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has settled rows
 alone, and
 a message that becomes available leaves it before its byte is written.
 """
@@ -97,7 +97,7 @@ class MessageStates:
         return found
 
     def next_wanted(self, topic: TopicRecord, number: int, from_offset: int, states: frozenset[int]) -> int | None:
-        """Return the first offset at or after an offset whose message can have one of some states, or None.
+        """Return the first offset at or after an offset whose message can have one of the given states, or None.
 
         For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
         for other states the rows up to the first one are read.
@@ -213,7 +213,7 @@ class MessageStates:
                 remove_states(self._catalog, topic.number, number, missing)
 
     def _find_existing(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """Return path and byte position of the existing ones of some messages, and the offsets of the missing ones."""
+        """Return path and byte position of the existing ones of the given messages, and the offsets of the missing ones."""
         found: dict[int, tuple[str, int]] = {}
         missing = []
         with PartitionFollower(directory, self._files) as follower:
@@ -304,7 +304,7 @@ class PartitionStates:
         """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
 
         A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
-        them, and no row says any more that they are marked.
+        them, and no row marks them any longer.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

@@ -57,7 +57,7 @@ class OtlpPush:
 
     Args:
         service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
-        collect: Returns the metrics; called in a thread of its own.
+        collect: Returns the metrics; called in its own thread.
 
     Raises:
         MissingExtraError: OpenTelemetry's exporter is not installed.
@@ -169,5 +169,5 @@ def _read_interval_s() -> float:
     except ValueError:
         interval_s = 0.0
     if not 0 < interval_s < float("inf"):
-        raise InvalidOptionError(f"{text!r} is no number of milliseconds", where=_INTERVAL)
+        raise InvalidOptionError(f"{text!r} is not a number of milliseconds", where=_INTERVAL)
     return interval_s

@@ -73,7 +73,7 @@ class MetricsOutput:
 
 
 def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush:
-    """Return what sends metrics over OTLP; errors as of OtlpPush."""
+    """Return the publisher of metrics over OTLP; errors as of OtlpPush."""
     try:
         from headstream.metrics.otlp import OtlpPush
     except ImportError as error:

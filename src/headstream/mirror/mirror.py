@@ -7,9 +7,9 @@
                   3. commit the destination's ends: the next run reads back what is behind them
 
 A message is written with its place in the source (hops.py), so that no kill can separate the two: a run that begins after a
-kill reads back which messages after the last checkpoint are there, and passes over them. Killed between 2 and 3 it only reads
+kill reads back which messages after the last checkpoint are there, and skips them. Killed between 2 and 3 it only reads
 back more. The third step waits until the source is past everything that was read back. So each message is copied once, without
-numbers of producers and whatever the destination is, unless a server stores a killed mirror's last request only after the
+numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the
 next run has read back.
 """
 
@@ -83,7 +83,7 @@ class MirrorStats:
     Args:
         copied: Messages sent to the destination.
         found: Messages that an earlier run had copied.
-        looped: Messages passed over because they come from the destination.
+        looped: Messages skipped because they come from the destination.
         left_out: Messages that the route leaves out, and those that are marked for deletion.
         missed: Offsets that the source had dropped before they were read, by retention or compaction.
         bytes: Payload and key bytes sent.
@@ -168,11 +168,11 @@ class Mirror:
         self.stats = MirrorStats()
 
     def plan(self) -> MirrorPlan:
-        """Return what a run will do; nothing is created."""
+        """Return the plan of a run; nothing is created."""
         return plan_mirror(self._source, self._target, self._options.topics)
 
     def stop(self) -> None:
-        """Have run() end after a checkpoint; safe to call from another thread or a signal handler."""
+        """Make run() end after a checkpoint; safe to call from another thread or a signal handler."""
         self._stop.set()
 
     def run(self) -> MirrorStats:

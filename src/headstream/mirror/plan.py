@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 _ALWAYS = (
-    "offsets count anew",
+    "messages get new offsets",
     "the time of appending travels as the header hs.timestamp, unless the message has one",
     "the header hs.mirror is added",
 )
@@ -91,7 +91,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
     if there.compaction_delay_us is not None and topic.compaction_delay_us is None:
         differences.append("the destination compacts: a message without a key stops the mirror")
     if any(partition.end_offset for partition in there.partitions):
-        differences.append("the destination has messages already")
+        differences.append("the destination already has messages")
     return TopicPlan(name, False, len(topic.partitions), count, tuple(differences))
 
 

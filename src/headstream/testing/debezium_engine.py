@@ -138,7 +138,7 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
             now = time.monotonic()
             if starts == _STARTS or now > begun + self._start_seconds:
                 raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
-            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing of the tables after it
+            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
                 self._source.execute(self._mark)
                 marked = now
             time.sleep(LOOK_SECONDS)

@@ -7,7 +7,7 @@ and the value; rows are sorted and hashed with SHA-256, each followed by a line 
     value                        encoding                                     so that
     None                         -
     bool                         T or F
-    int, Decimal                 # and the digits without redundant zeros     5 = Decimal("5.00"), whatever the scale
+    int, Decimal                 # and the digits without redundant zeros     5 = Decimal("5.00"), regardless of the scale
     float                        ~ and its hexadecimal form                   0.0 = -0.0; all NaNs are equal
     str                          its JSON text
     time                         as its text in a table: HH:MM:SS, and .mmm unless zero

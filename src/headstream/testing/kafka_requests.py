@@ -100,7 +100,7 @@ def _check_result(answer: _Response, topic: str) -> None:
     answer.pull_text()
     error, message = answer.pull("h"), answer.pull_text()
     if error == _TOPIC_EXISTS:
-        raise AlreadyExistsError(f"the topic {topic!r} exists already", advice="Use another name")
+        raise AlreadyExistsError(f"the topic {topic!r} already exists", advice="Use another name")
     if error:
         raise InvalidInputError(f"the broker rejects the topic {topic!r}: {message or f'error {error}'}")
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: a cluster of its own in a temporary directory, started in about two seconds.
+"""A real PostgreSQL server for tests: its own cluster in a temporary directory, started in about two seconds.
 
     from headstream.testing import PostgresServer
 

@@ -6,7 +6,7 @@ It ends the program (with the named signal, SIGKILL by default) and removes FOLD
 is closed, its parent has exited, or it is terminated; so an interrupted or killed test run leaves neither process nor files.
 The word `keep` on its standard input ends the program but retains the folder.
 
-It is started as a file, in a session of its own, and imports nothing of Headstream, so that it starts first.
+It is started as a file, in its own session, and imports nothing of Headstream, so that it starts first.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class SourceDatabase:
     def _find(self, schema: str, table: str) -> SourceTable:
         found = self._tables.get(f"{schema}.{table}")
         if found is None:
-            raise NotFoundError(f"the simulated source has no table {schema}.{table}", advice=f"It has {', '.join(self._tables)}")
+            raise NotFoundError(f"the source has no table {schema}.{table}", advice=f"Use one of {', '.join(self._tables)}")
         return found
 
 

@@ -141,7 +141,7 @@ class TemporaryServer:
         """Kill processes of the program that would outlive it."""
 
     def _clean_up(self, directory: Path) -> None:
-        """Remove what the program has left outside its directory."""
+        """Remove the program's files outside its directory."""
 
     def _launch(self) -> None:
         if self._directory is None:

@@ -12,10 +12,10 @@ import pytest
 
 from headstream.core.codec.binary import decode_polled
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages
 from headstream.core.wire.frames import encode_request
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import COMMANDS
 from tests.support.server.peers import TcpPeer
 
 Connect = Callable[..., TcpPeer]

@@ -147,7 +147,7 @@ def test_options_of_a_topic_are_kafkas_settings(log: hs.Client) -> None:
     with pytest.raises(hs.LimitError, match="without a key"):
         log.send("shop/kept", b"x")
     assert log.update_topic("shop/kept", compaction_delay_us=None).compaction_delay_us is None
-    with pytest.raises(hs.AlreadyExistsError, match="'shop/kept' exists already"):
+    with pytest.raises(hs.AlreadyExistsError, match="'shop/kept' already exists"):
         log.create_topic("shop/kept")
     assert log.create_topic("shop/kept", if_not_exists=True).full_name == "shop/kept"
 

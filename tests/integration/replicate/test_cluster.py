@@ -35,6 +35,6 @@ def test_pipeline_merges_by_spark_and_refuses_a_zone_that_executors_do_not_see_w
     rows = DeltaTable(str(tmp_path / "seen" / "tables" / "SHOP" / "customers")).to_pyarrow_table().to_pylist()
     (keys,) = [metadata.key_columns for metadata in source.tables() if metadata.lineage.table == "customers"]
     assert digest_rows(rows, keys) == source.digest("SHOP", "customers")
-    why = "Spark's executors are processes of their own (master local-cluster[2,1,1024])"
+    why = "Spark's executors are separate processes (master local-cluster[2,1,1024])"
     assert found["lines"].count(f'tables with engine = "auto" are merged by spark: {why}') == 2, "each pipeline says so once"
     assert "does not see the driver's schema store: it is missing (/proc/self/cwd/zone on " in found["unseen"]

@@ -98,12 +98,12 @@ def test_the_first_driver_is_fenced_when_a_second_one_takes_the_checkpoint_over(
     first = make_work(tmp_path / "first", place)
     first.send(METADATA, change(1))
     second = make_work(tmp_path / "second", place)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over") as refused:
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint") as refused:
         first.process(first.raw([change(2)]), 1)
     assert second.checkpoint_store.driver in str(refused.value)  # type: ignore[attr-defined]
     assert ids(second) == [1]
     second.process(first.raw([change(3)]), 1)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         first.process(first.raw([change(4)]), 2)
     assert ids(second) == ids(second, changes=True) == [1, 3]
     first.close()
@@ -148,7 +148,7 @@ def test_the_first_driver_changes_no_table_when_it_is_fenced_within_a_unit(serve
         publish(below)
 
     first.checkpoint_store.publish = publish_late  # type: ignore[method-assign]
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         first.process(raw, 1)
     (second,) = others
     assert ids(second) == ids(second, changes=True) == [1]
@@ -170,7 +170,7 @@ def test_a_driver_that_was_away_for_long_is_fenced_although_its_commits_were_del
         second.process(first.raw([change(number)]), number)
     commits = sorted(key for key in find_keys(place / "checkpoint") if key.startswith("commits/"))
     assert len(commits) < 8, "those before the snapshots are deleted"
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         first.process(first.raw([change(9)]), 9)
     second.restart()
     assert second.ledger.mark("batch") == "8"
@@ -246,7 +246,7 @@ def test_a_checkpoint_of_a_directory_is_moved_with_all_that_waits(server: S3Serv
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://"):
         old.open()
     work.close()
-    with pytest.raises(ReplicateError, match="there is a checkpoint already"):
+    with pytest.raises(ReplicateError, match="a checkpoint already exists there"):
         work.open()
     (tmp_path / "checkpoint" / "moved.json").write_text('{"to": "s3://lake/elsewhere"}')
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://lake/elsewhere"):

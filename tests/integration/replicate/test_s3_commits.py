@@ -1,4 +1,4 @@
-"""Commits of Delta tables that Spark writes in S3: the store refuses one that is there already."""
+"""Commits of Delta tables that Spark writes in S3: the store refuses one that is already there."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_run_begins_although_the_one_before_deletes_what_it_reads(
     assert len([key for key in find_keys(place) if key.startswith("drivers/")]) == 2, "a late take-over is withdrawn"
     assert (second.directory / "counted").read_text() == "119"
     save(second, 120)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         save(first, 121)
 
 
@@ -245,7 +245,7 @@ def test_requests_wait_while_the_store_is_down(
     ask_remotely(place / "checkpoint", "reload", arguments, work.now_us)
     running.break_down(refused=1)
     work.processor.sweep()
-    assert "are looked for again" in caplog.text
+    assert "are read again later" in caplog.text
     running.recover()
     work.now_us += 10 * SECOND_US
     with monkeypatch.context() as patch:

@@ -89,10 +89,10 @@ def test_the_first_driver_is_fenced_when_a_second_one_takes_the_checkpoint_over(
     first = make_work(tmp_path / "first", place)
     first.send(METADATA, change(1))
     second = make_work(tmp_path / "second", place)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         first.process(first.raw([change(2)]), 1)
     second.process(first.raw([change(3)]), 1)
-    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+    with pytest.raises(ReplicateError, match="another process has taken over the checkpoint"):
         first.process(first.raw([change(4)]), 2)
     assert ids(second) == ids(second, changes=True) == [1, 3]
     first.close()

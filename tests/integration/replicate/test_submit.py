@@ -82,7 +82,7 @@ def read_output(output: str, errors: str, master: str) -> None:
     log, summary_text = output.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
     summary = json.loads("{" + summary_text)
     assert (summary["changes"], summary["parked"], summary["failing"]) == (2, 0, {})
-    assert f"merged by spark: Spark's executors are processes of their own (master {master})" in log
+    assert f"merged by spark: Spark's executors are separate processes (master {master})" in log
     assert "Submitted application: nightly" in errors
 
 

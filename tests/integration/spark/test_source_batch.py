@@ -200,7 +200,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
     [
         ({"startOffsets": "earliest"}, "unknown option 'startoffsets'"),
         ({"headers": "list"}, "headers=list"),
-        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streams"),
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is only for streams"),
         ({"startingOffsets": '{"shop/orders": {"1": 900}}'}, "shop/orders partition 1"),
         *(
             pytest.param(*case, marks=pytest.mark.nightly)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from headstream.core.wire.command_classes import decode_command
 from headstream.core.wire.commands.sessions import LoggedIn, Login
 from headstream.core.wire.extensions.topic_options import GetIdentity, Identity
 from headstream.core.wire.frames import FrameBuffer, encode_response
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import encode_refusal, status_of
-from headstream.core.wire.table import decode_command
 from headstream.errors import HeadstreamError
 
 __all__ = ["HANG_UP", "SILENCE", "ScriptedServer"]

@@ -31,10 +31,10 @@ def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
 def test_create_topic_refuses_a_name_that_is_taken_unless_told_otherwise(broker: Broker) -> None:
     name = TopicName("shop", "orders")
     first = broker.topics.create(NewTopic(name, 3, Limits.IGGY))
-    with pytest.raises(AlreadyExistsError, match="there is a topic 'shop/orders' already"):
+    with pytest.raises(AlreadyExistsError, match="the topic 'shop/orders' already exists"):
         broker.topics.create(NewTopic(name, 3, Limits.IGGY))
     assert broker.topics.create(NewTopic(name, 5, Limits.WIDE), if_not_exists=True) == first
-    with pytest.raises(AlreadyExistsError, match="there is a stream 'shop' already"):
+    with pytest.raises(AlreadyExistsError, match="the stream 'shop' already exists"):
         broker.streams.create("shop")
 
 

@@ -118,9 +118,9 @@ def unseen(order: Unseen) -> None: ...
     ("function", "what", "advice"),
     [
         (no_annotation, "it has no annotation (parameter 'order' of ", "hs.ReceivedMessage"),
-        (two_payloads, "the payload goes to 'order' already (parameter 'other'", "hs.uint8"),
-        (scalar, "int is neither the type of a payload nor the kind of a header", "Annotated[int, hs.uint8]"),
-        (unknown_type, "'Client' is not the type of a payload", "dataclass"),
+        (two_payloads, "'order' already receives the payload (parameter 'other'", "hs.uint8"),
+        (scalar, "int is neither a payload type nor a header kind", "Annotated[int, hs.uint8]"),
+        (unknown_type, "'Client' is not a payload type", "dataclass"),
         (star, "only named parameters can be filled", "Leave out *"),
         (unseen, "an annotation cannot be evaluated: name 'Unseen' is not defined", "TYPE_CHECKING"),
     ],

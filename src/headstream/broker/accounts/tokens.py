@@ -65,7 +65,7 @@ class Tokens:
                 )
             if any(each.name == name for each in known):
                 raise refusal(
-                    Status.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS, f"there is a token {name!r} already", advice="Use another name"
+                    Status.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS, f"the token {name!r} already exists", advice="Use another name"
                 )
             accounts.insert_token(self._catalog, TokenRecord(user_id, name, _hash(token), expires_us))
         return token

@@ -258,7 +258,7 @@ class Users:
 
     def _check_free(self, name: str) -> None:
         if self.find(name) is not None:
-            raise refusal(Status.USER_ALREADY_EXISTS, f"there is a user {name!r} already", advice="Use another name")
+            raise refusal(Status.USER_ALREADY_EXISTS, f"the user {name!r} already exists", advice="Use another name")
 
     def _put(self, record: UserRecord, *, without_tokens: bool = False, kept_token_id: str = "") -> User:
         accounts.update_user(self._catalog, record, without_tokens=without_tokens)

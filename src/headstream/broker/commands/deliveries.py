@@ -45,7 +45,7 @@ def find_dead_letter(server: Dispatcher, session: Session, text: str) -> TopicNa
 
 
 def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries) -> OpenDeliveries:
-    """Return what a group has not finished in a partition."""
+    """Return a group's unfinished messages in a partition."""
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     found = server.broker.deliveries.unfinished(target.topic.name, name, command.partition)

@@ -13,13 +13,13 @@ from headstream.core.wire.records import Command
 
 
 def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
-    """Return what a group has not finished, counted."""
+    """Return the counts of a group's unfinished messages."""
     target, name = find_group_of(server, session, command)
     return spell_counts(server.broker.delivery_views.group(target.topic.name, name))
 
 
 def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> ToldMessage:
-    """Return what a group has done with a message."""
+    """Return the delivery history of a message in a group."""
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     found = server.broker.delivery_views.message(target.topic.name, name, command.partition, command.offset)

@@ -99,10 +99,10 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
         for group in target.topic.groups:
             if group.name == command.name:
                 status, taken = Status.CONSUMER_GROUP_NAME_ALREADY_EXISTS, repr(group.name)
-                raise refusal(status, f"there is a consumer group {taken} already", where=str(target.topic.name))
+                raise refusal(status, f"the consumer group {taken} already exists", where=str(target.topic.name))
         if any(group.id == command.id for group in target.topic.groups):
             status = Status.CONSUMER_GROUP_ID_ALREADY_EXISTS
-            raise refusal(status, f"there is a consumer group {command.id} already", where=str(target.topic.name))
+            raise refusal(status, f"the consumer group {command.id} already exists", where=str(target.topic.name))
         if len(target.topic.groups) >= server.settings.most_consumers:
             raise ConsumersLimitError(
                 f"the topic has {server.settings.most_consumers} consumer groups, which is the limit for one topic",

@@ -51,7 +51,7 @@ def create_stream(server: Dispatcher, session: Session, command: CreateStream) -
         streams = log.snapshot()
         _check_name(server, command.name)
         if any(stream.id == command.id for stream in streams.values()):
-            raise refusal(Status.STREAM_ID_ALREADY_EXISTS, f"there is a stream {command.id} already", advice="Use another id")
+            raise refusal(Status.STREAM_ID_ALREADY_EXISTS, f"the stream {command.id} already exists", advice="Use another id")
         add_stream(log, command.name, backing.clock_us(), command.id or None)
         return detail_stream(server.counts, log.snapshot()[command.name])
 
@@ -93,7 +93,7 @@ def _check_name(server: Dispatcher, name: str) -> None:
     if has_control_character(name):
         raise refusal(Status.INVALID_STREAM_NAME, f"the name {name!r} has control characters", advice="Use another name")
     if name in server.lookup.snapshot():
-        raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"there is a stream {name!r} already", advice="Use another name")
+        raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"the stream {name!r} already exists", advice="Use another name")
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

@@ -202,7 +202,7 @@ def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> 
 
 
 def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cluster:
-    """Return this server, at the address that the client has reached, as a cluster of its own."""
+    """Return this server, at the address that the client has reached, as a cluster of one broker."""
     if not session.server_address:
         raise refusal(Status.FEATURE_UNAVAILABLE, "the server knows no address of its own for this transport", advice="Use TCP")
     host, _, port = session.server_address.rpartition(":")

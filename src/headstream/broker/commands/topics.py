@@ -72,7 +72,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
         options = _options(server, command, TopicOptions(deduplication_count=server.settings.deduplication_count))
         _check_name(stream, command.name)
         if any(topic.id == command.id for topic in stream.topics.values()):
-            raise refusal(Status.TOPIC_ID_ALREADY_EXISTS, f"there is a topic {command.id} already", where=stream.name)
+            raise refusal(Status.TOPIC_ID_ALREADY_EXISTS, f"the topic {command.id} already exists", where=stream.name)
         name = TopicName(stream.name, command.name)
         new = NewTopic(name, command.partitions_count, Limits.IGGY, command.fsync or server.settings.fsync, options)
         add_topic(log, new, backing.clock_us(), _labels(command), command.id or None)
@@ -151,7 +151,7 @@ def _check_name(stream: StreamRecord, name: str) -> None:
     if has_control_character(name):
         raise refusal(Status.INVALID_TOPIC_NAME, f"the name {name!r} has control characters", advice="Use another name")
     if name in stream.topics:
-        raise refusal(Status.TOPIC_NAME_ALREADY_EXISTS, f"there is a topic {name!r} already", where=stream.name)
+        raise refusal(Status.TOPIC_NAME_ALREADY_EXISTS, f"the topic {name!r} already exists", where=stream.name)
 
 
 _OPTIONS: Final = frozenset(asdict(TopicOptions()))
@@ -204,7 +204,7 @@ def change_topic_options(server: Dispatcher, session: Session, command: ChangeTo
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     unknown = sorted(set(command.changes) - _OPTIONS)
     if unknown:
-        raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"There are {', '.join(sorted(_OPTIONS))}")
+        raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"Use one of {', '.join(sorted(_OPTIONS))}")
     return OpenTopic.of(server.broker.topics.update(target.topic.name, **command.changes))
 
 

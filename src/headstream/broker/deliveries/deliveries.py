@@ -52,7 +52,7 @@ class Deliveries:
         self._journals = journals_of(backing.log)
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
-        """Return what a group has not finished in a partition; TopicNotFoundError, PartitionNotFoundError."""
+        """Return a group's unfinished messages in a partition; TopicNotFoundError, PartitionNotFoundError."""
         owner = OffsetOwner.group(group)
         record = self._backing.partition(topic, partition)
         with self._groups.locked(record, group):
@@ -150,6 +150,7 @@ class _Found:
 
 
 def _touched_by(steps: Iterable[DeliveryChange]) -> Touched:
+    """Return the offsets that steps change."""
     waits, done, failing = [], [], []
     for step in steps:
         if step.step is DeliveryStep.DONE:

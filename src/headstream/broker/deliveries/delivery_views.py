@@ -49,7 +49,7 @@ class DeliveryViews:
         self._journals = journals_of(backing.log)
 
     def group(self, topic: TopicName, group: str) -> GroupDeliveries:
-        """Count what a group has not finished."""
+        """Count a group's unfinished messages."""
         found, record, owner = self._groups.get(topic, group), self._backing.topic(topic), OffsetOwner.group(group)
         with self._groups.locked(record, group):
             pause = self._pauses.state(record, owner).snapshot()

@@ -16,7 +16,7 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.broker.deliveries.dead_lettering import DeadLettering
 from headstream.broker.deliveries.journals import OpenJournal, journals_of
-from headstream.broker.deliveries.leased_partition import LeasedPartition, scan_keys
+from headstream.broker.deliveries.locked_partition import LockedPartition, scan_keys
 from headstream.broker.deliveries.pauses import Pauses
 from headstream.broker.deliveries.transitions import GroupPlace, Transitions
 from headstream.broker.groups.groups import Groups
@@ -177,7 +177,7 @@ class Leases:
         return None
 
     def _grant(
-        self, place: LeasedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
+        self, place: LockedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
         """Grant messages and store it; return them, and whether messages were given up for it."""
         table = place.table
@@ -255,7 +255,7 @@ class Leases:
 
     # -- pauses -----------------------------------------------------------------------------------------------------
 
-    def _observe(self, place: LeasedPartition, outcome: LeaseOutcome) -> int:
+    def _observe(self, place: LockedPartition, outcome: LeaseOutcome) -> int:
         counts = outcome.succeeded_count, outcome.failed_count
         return self._pauses.observe(place.record, place.owner, place.pause_rule, *counts, user_id=place.user_id)
 
@@ -285,7 +285,7 @@ class Leases:
         dead_letter: TopicName | None,
         begin: int | None,
         pause_rule: PauseRule | None,
-    ) -> LeasedPartition:
+    ) -> LockedPartition:
         store = self._backing.log.offsets(record)
         committed = store.committed_at(owner, partition)
         if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
@@ -294,14 +294,14 @@ class Leases:
         found = self._journals.find(record, owner, partition)
         found.journal.load(committed, is_writer=True)
         table = found.refresh_table(committed[0], self._backing.clock_us(), self._steady_us())
-        return LeasedPartition(record, owner, partition, found, table, committed[0], user_id, dead_letter, pause_rule)
+        return LockedPartition(record, owner, partition, found, table, committed[0], user_id, dead_letter, pause_rule)
 
-    def _store(self, place: LeasedPartition, outcome: LeaseOutcome) -> None:
+    def _store(self, place: LockedPartition, outcome: LeaseOutcome) -> None:
         place.open.journal.store(outcome.touched(), place.committed, self._backing.clock_us())
         where = GroupPlace(place.name, place.owner.name, place.partition, place.user_id)
         self._transitions.record(where, outcome.transitions)
 
-    def _pass_removed(self, place: LeasedPartition) -> None:
+    def _pass_removed(self, place: LockedPartition) -> None:
         """Count messages that retention has removed as done, as far as a reader has noticed."""
         with self._backing.log.reading(place.record, place.partition) as follower:
             first = follower.first_offset
@@ -309,7 +309,7 @@ class Leases:
             place.table.finish(0, first)
             place.table.state.begun_until = max(place.table.state.begun_until, first)
 
-    def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
+    def _end_leases(self, place: LockedPartition, now_us: int, steady_us: int) -> bool:
         """End expired leases, and return whether the group is paused for it."""
         outcome = place.table.end_leases(now_us, steady_us)
         if not outcome.ended:
@@ -322,19 +322,19 @@ class Leases:
             outcome.failed_count = sum(new)
         return self._observe(place, outcome) > 0
 
-    def _finish_interrupted(self, place: LeasedPartition) -> None:
+    def _finish_interrupted(self, place: LockedPartition) -> None:
         """Finish moves of messages into the dead-letter topic that a crash or an error interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
         self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
 
-    def _dead_letter(self, place: LeasedPartition, poisoned: Iterable[Delivery]) -> None:
+    def _dead_letter(self, place: LockedPartition, poisoned: Iterable[Delivery]) -> None:
         for each in poisoned:
             where = place.record, place.owner, place.partition
             self._dead_lettering.move(*where, place.open.journal, each, place.dead_letter, place.user_id)
             place.table.finish(each.offset, each.offset + 1)
 
-    def _commit(self, place: LeasedPartition) -> None:
+    def _commit(self, place: LockedPartition) -> None:
         base = place.table.state.first_open()
         if base != place.committed:
             self._offsets.commit(place.name, place.owner, {place.partition: base}, user_id=place.user_id)

@@ -49,7 +49,7 @@ class LiveGroup:
         return None if self._process_lock is None else self._process_lock.holder()
 
     def reached_offsets(self, numbers: Iterable[int], committed: Callable[[int], int | None]) -> dict[int, int]:
-        """Return the last committed offsets in some partitions, with the lock held; each is read once, by `committed`."""
+        """Return the last committed offsets in the given partitions, with the lock held; each is read once, by `committed`."""
         for number in numbers:
             if number not in self.reached:
                 self.reached[number] = committed(number) or 0

@@ -257,7 +257,7 @@ class Groups:
             if not first <= offset <= end:
                 raise OffsetOutOfRangeError(
                     f"offset {offset} is not in partition {number} of {str(topic)!r}",
-                    advice=f"It has {first} to {end}, where the next message comes",
+                    advice=f"Use {first} to {end}, the offset of the next message",
                 )
         with self._unused(topic, group) as record:
             directory, files = self._backing.log.offsets(record).directory, self._backing.log.files

@@ -49,7 +49,7 @@ from headstream.log.upkeep.marked_removal import MarkedRemoval
 #     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
-# Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its
+# Only polls that ask for states get it. A poll for only available messages gets all that are available for all groups: its
 # offset is committed as a whole, so that a message that was left out would never be tried again.
 
 _STATE_AT: Final = 8
@@ -60,7 +60,7 @@ _KNOWN: Final = frozenset(state.value for state in MessageState)
 
 
 def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None) -> Polled:
-    """Return a poll with the states that its messages have for a group; `states` to return, None is all."""
+    """Return a poll with its messages' states in a group; `states` to return, None is all."""
     given_up = {each.offset for each in state.given_up}
     parts: list[memoryview] = []
     count = 0
@@ -242,7 +242,7 @@ class Messages:
         return polled
 
     def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
-        """Return a poll with the states that its messages have for a group."""
+        """Return a poll with its messages' states in a group."""
         record = self._backing.partition(topic, polled.partition)
         with self._groups.locked(record, group.name):
             journal = self._journals.find(record, group, polled.partition).journal

@@ -93,7 +93,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
     """Read from an offset of a place (partition, generation) up to the requested number of messages or the end.
 
     States are read only if some message can be unavailable; log/states.py explains the second check. Runs of messages in other
-    states are stepped over, and what is read of a mixture counts towards the size: the cost is that of what is polled.
+    states are skipped, and what is read of a mixture counts towards the size: the cost is that of what is polled.
 
     Raises:
         CorruptSendError: the first messages are damaged.

@@ -110,7 +110,7 @@ class Imported:
     Args:
         lines: Finished lines of the file, in all runs.
         sent: Messages sent by this run.
-        found: Messages of this run's lines that an earlier run had sent already.
+        found: Messages of this run's lines that an earlier run had already sent.
     """
 
     lines: int = 0
@@ -237,7 +237,7 @@ class Importer:
             yield chunk
 
     def _open_bad_lines(self, path: Path) -> BinaryIO:
-        """Open the file of bad lines, truncated to the saved progress, since later lines come again."""
+        """Open the file of bad lines, truncated to the saved progress, since later lines are written again."""
         kept = self._progress.bad_lines
         try:
             file = path.open("ab")
@@ -318,7 +318,7 @@ class Importer:
         return None
 
     def _set_states(self, chunk: list[Line]) -> None:
-        """Set the states other than available of a chunk's messages, now that they are stored."""
+        """Set the states of a chunk's stored messages that are not available."""
         if all(line.message is None or line.message.state == MessageState.AVAILABLE for line in chunk):
             return
         offsets: dict[tuple[str, int, int], deque[int]] = {}

@@ -74,7 +74,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
         _walk_typed_headers(reader, reader.number("headers_length", "i"))
     value = reader.bytes("value", reader.number("value_length", "i"))
     if reader.remaining:
-        raise DecodeError(f"{reader.remaining} bytes too many after the value of a message", reader.at)
+        raise DecodeError(f"{reader.remaining} unexpected bytes after the value of a message", reader.at)
     if compression:
         _note_compressed(reader, compression, value)
 
@@ -184,7 +184,7 @@ def _walk_records(reader: FieldReader, end: int, count: int) -> None:
         if reader.at != until:
             raise DecodeError("a record does not end where its length says", at, length, reader.at - until + length)
     if reader.at != end:
-        raise DecodeError(f"{end - reader.at} bytes too many after the records of a batch", reader.at)
+        raise DecodeError(f"{end - reader.at} unexpected bytes after the records of a batch", reader.at)
 
 
 def _walk_header(reader: FieldReader) -> None:

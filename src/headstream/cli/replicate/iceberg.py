@@ -1,4 +1,4 @@
-"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and make them anew."""
+"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and recreate them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def iceberg() -> None:
 def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
     """Compare each Iceberg table with its Delta table: columns, files, position deletes, and rows by statistics.
 
-    A pipeline may run meanwhile; what it has not committed to Iceberg yet shows as a difference. --repair writes no data file and
+    A pipeline may run meanwhile; changes not yet committed to Iceberg show as differences. --repair writes no data file and
     removes none. The exit code is 1 if a table differs.
 
     \b

@@ -215,7 +215,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
     """Write the files of a Delta table that have deletion vectors again, and take the table feature away.
 
-    PLACE is the table's directory, or its URI. Readers that do not know deletion vectors can read the table afterwards, except
+    PLACE is the table's directory, or its URI. Readers that do not support deletion vectors can read the table afterwards, except
     its older versions. Set merge_strategy = "rewrite" for the table first: with "deletion-vectors" the next merge enables them
     again, with "auto" it does not.
 

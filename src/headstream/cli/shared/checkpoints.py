@@ -124,7 +124,7 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: b
 def read_pipelines(
     checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
 ) -> Iterator[PipelineReports]:
-    """Yield what a console shows of pipelines, and how it decodes messages.
+    """Yield a console's pipelines, and how it decodes messages.
 
     Args:
         needs_right: Whether only users with the right to read the server see them.

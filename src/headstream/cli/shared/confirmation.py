@@ -17,7 +17,7 @@ def yes_option(function: _Function) -> _Function:
 
 
 def describe_loss(messages: int, size_bytes: int) -> str:
-    """Return what a deletion removes, as `1,234 messages (5.6 MB)`."""
+    """Return the content that a deletion removes, as `1,234 messages (5.6 MB)`."""
     from rich.filesize import decimal
 
     return f"{messages:,} message{'s' * (messages != 1)} ({decimal(size_bytes)})"

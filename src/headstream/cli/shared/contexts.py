@@ -125,14 +125,14 @@ class Contexts:
             return self._contexts[name]
         except KeyError:
             advice = (
-                f"There is {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
+                f"Use one of {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
             )
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:
         """Store a context; the first one becomes the current one. AlreadyExistsError if the name exists."""
         if name in self._contexts:
-            raise AlreadyExistsError(f"the context {name!r} exists already", where=str(self._path), advice="Delete it first")
+            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)
         self.current = self.current or name
         self._write()

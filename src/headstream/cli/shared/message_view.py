@@ -59,7 +59,7 @@ def form_options(function: _Function) -> _Function:
     @functools.wraps(function)
     def with_form(output: str | None, payload_as: str | None, template: str | None, **options: Any) -> Any:
         if template is not None and output is not None:
-            raise click.UsageError("--format is an output format of its own: omit --output.")
+            raise click.UsageError("--format replaces the output format: omit --output.")
         try:
             line = None if template is None else parse_format(template, payload_as or "text")
         except InvalidInputError as error:

@@ -25,7 +25,7 @@ def read_secret(what: str, *, is_new: bool = False) -> str:
 
 
 def resolve_url(url: str | None) -> str | None:
-    """Return the given URL, or that of the current context, with the credentials that are stored; None if neither is set."""
+    """Return the given URL, or that of the current context, with the stored credentials; None if neither is set."""
     if url:
         return url
     contexts = Contexts(contexts_path())

@@ -83,7 +83,7 @@ _SHORTEST_US: Final = 100_000
 
 
 def parse_interval(text: str) -> float:
-    """Return the seconds of an interval; InvalidInputError if it is no duration, or so short that it loads the log."""
+    """Return the seconds of an interval; InvalidInputError if it is not a duration, or so short that it loads the log."""
     found = parse_duration_us(text)
     if found < _SHORTEST_US:
         raise InvalidInputError(f"{text!r} is too short", advice="Use 100ms or more")
@@ -117,7 +117,7 @@ def top(
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
     On a terminal, s changes the order of the topics and q ends. Otherwise one table is printed for each sample; with --output
-    jsonl one JSON object a line, for programs that draw or check the numbers.
+    jsonl one JSON object per line, for programs that draw or check the numbers.
 
     \b
     Examples:

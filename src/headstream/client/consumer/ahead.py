@@ -18,7 +18,7 @@ FETCH_BYTES: Final = 1 << 20
 
 
 def fetch_request(states: frozenset[int] | None, where: Filter | None) -> PollRequest:
-    """Return what each poll of a consumer asks for, from the first message on."""
+    """Return the request of each poll of a consumer, from the first message on."""
     return PollRequest(PollingStrategy.first(), FETCH_COUNT, states, FETCH_BYTES, where=where)
 
 

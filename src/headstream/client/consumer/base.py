@@ -81,20 +81,20 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def _find_settler(self, message: Message) -> Settler | None:
-        """Return what records single messages of a message's topic, or None if nothing does."""
+        """Return the recorder of single messages for a message's topic, or None."""
 
     def _settler_of(self, message: Message) -> Settler:
         settler = self._find_settler(message)
         if settler is None:
             raise InvalidOptionError(
-                "the consumer does not remember single messages",
+                "the consumer does not record the outcome of single messages",
                 advice='Create it with on_error, as in log.consumer("shop/orders", group="billing", '
                 "on_error=hs.Retry(attempts=5), …)",
             )
         return settler
 
     def _in_progress(self, message: Message) -> Place | None:
-        """Return the place of a message, or None if it is settled already."""
+        """Return the place of a message, or None if it is already settled."""
         with suppress(InvalidInputError):
             return self._settler_of(message).place_of(message)
         return None
@@ -219,7 +219,7 @@ class BaseConsumer(ABC):
 
 
 def lease_settler(settler: Settler | None) -> LeaseSettler:
-    """Return what records leased messages; InvalidOptionError if messages are not leased."""
+    """Return the recorder of leased messages; InvalidOptionError if messages are not leased."""
     if not isinstance(settler, LeaseSettler):
         raise InvalidOptionError(
             "the consumer does not lease messages",

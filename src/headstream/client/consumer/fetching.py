@@ -14,7 +14,7 @@ An offset is always that of the next message: one past the last that is done. Me
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
-the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() passes over it.
+the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() skips it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Transforming:
         return self._transform(message)
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Record that a message of the buffer is transformed already."""
+        """Record that a message of the buffer is already transformed."""
         self._put_back[message.partition, message.offset] = message
 
 
@@ -212,7 +212,7 @@ class Fetching:
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
         """Return the messages of the last deliver(), or hand_out() since its first call, to the front of the buffer, in
-        order. Messages of partitions that are not read any more are dropped.
+        order. Messages of partitions that are no longer read are dropped.
         """
         entries: list[tuple[ReceivedMessage, int, int]] = []
         next_offsets: dict[int, int] = {}

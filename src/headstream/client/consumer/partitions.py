@@ -206,7 +206,7 @@ class Partitions:
             self.follow(is_resting=True)
 
     def end(self) -> None:
-        """Notify the user that no partition is read any more."""
+        """Notify the user that no partition is read now."""
         self._listener.end_others(())
 
     def close(self) -> None:

@@ -26,12 +26,12 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise InvalidOptionError(f"on_error is {retry!r}", advice="Give a hs.Retry, as in on_error=hs.Retry(attempts=5)")
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
-            "Kafka remembers one offset of a group, and no single messages: on_error is not available there",
+            "Kafka stores one offset per partition for a group, and no state of single messages: on_error is unavailable",
             where="kafka://",
             advice="Use retry topics: see docs/retries.md, section Kafka",
         )
     if group is None:
-        raise InvalidOptionError("on_error needs a group: what is not done is remembered for it", advice='Add group="billing"')
+        raise InvalidOptionError("on_error needs a group, which records unfinished messages", advice='Add group="billing"')
     if given is None:
         if retry.attempts is not None:
             raise InvalidOptionError(
@@ -51,7 +51,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
 
 
 def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
-    """Return what a worker does with failing messages, and how long it leases a message, microseconds.
+    """Return a worker's policy for failing messages, and how long it leases a message, microseconds.
 
     Raises:
         InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop dead letters.
@@ -59,7 +59,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     """
     if not isinstance(transport, LeaseAccess):
         raise UnsupportedError(
-            "Kafka remembers one offset of a group, and no single messages: mode='shared' is not available there",
+            "Kafka stores one offset per partition for a group, and no state of single messages: mode='shared' is unavailable",
             where="kafka://",
             advice="Use Kafka's share groups by a client that has them, or mirror the topic into a Headstream server",
         )

@@ -17,7 +17,7 @@ def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "a consumer begins at its committed offset; 'next' is no start for a consumer without commits",
+            "a consumer begins at its committed offset; 'next' is not a start for a consumer without commits",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )
@@ -88,7 +88,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
 def not_read(partition: int, topic: TopicName) -> RebalancedError:
     """Return the error of a call for a message of a lost partition."""
     return RebalancedError(
-        f"the consumer does not read partition {partition} any more",
+        f"the consumer no longer reads partition {partition}",
         where=str(topic),
         advice="Another member of the group may have it: it gets the message again",
     )

@@ -5,7 +5,7 @@
     3. remove    the segments that have such messages are rewritten without them
 
 Whatever a kill interrupts, the next erasure finishes: what was not marked is found again, and what was marked is removed, also if
-it is not found any more. The reason does not repeat the filter, which can name a person.
+it is no longer found. The reason does not repeat the filter, which can name a person.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Erasure:
                     self._log.set_state(found.topic, found.number, some, "marked_for_deletion", reason=ERASURE_REASON)
                     yield begin + len(some)
                 return
-            except OffsetOutOfRangeError:  # retention or a compaction removed one meanwhile: nothing of its request is marked
+            except OffsetOutOfRangeError:  # retention or a compaction removed one meanwhile: none of its request is marked
                 if not attempts_left:
                     raise
             for _ in self._search(found, self._filters[found.topic]):

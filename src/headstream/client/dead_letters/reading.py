@@ -1,6 +1,6 @@
 """Dead letters: read page by page, counted by reason, and discarded; redriving.py sends them back.
 
-A page is a bounded part of one partition, so that a caller shows progress, stops between two pages, or goes on from where it was.
+A page is a bounded part of one partition, so that a caller shows progress, stops between two pages, or continues where it was.
 """
 
 from __future__ import annotations

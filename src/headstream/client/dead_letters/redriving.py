@@ -1,4 +1,4 @@
-"""Redriving: sends dead letters back to where they came from, once each, also through kills.
+"""Redriving: sends dead letters back to their original topics, once each, also through kills.
 
     1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
     2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
@@ -63,7 +63,7 @@ class RedriveCounts:
         matched: Chosen dead letters.
         redriven: Dead letters that were sent back.
         resumed: Dead letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that stay: they are no dead letters, or their topic is gone.
+        foreign: Chosen messages that stay: they are not dead letters, or their topic is gone.
     """
 
     matched: int = 0
@@ -125,7 +125,7 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send chosen dead letters of a bounded part of a partition back; return where to go on, and whether it is the end.
+        """Send chosen dead letters of a bounded part of a partition back; return where to continue, and whether it is the end.
 
         Args:
             until_offset: End of the last page; None is the partition's end.
@@ -171,7 +171,7 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish an interrupted redrive; a message that cannot be sent any more becomes a dead letter again."""
+        """Finish an interrupted redrive; a message that can no longer be sent becomes a dead letter again."""
         for change in self._log.states(self._topic, partition):
             if not _is_begun(change):
                 continue
@@ -228,7 +228,7 @@ class Redrive:
         found = self._producer_of(topic)
         if found is None:
             raise TopicNotFoundError(
-                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its dead letters"
+                f"the topic {topic!r} no longer exists", where=self._topic, advice="Create it, or discard its dead letters"
             )
         producer, target = found
         redrives = letter.headers.get(REDRIVES_HEADER)
@@ -253,7 +253,7 @@ class Redrive:
             return False
         if partition not in partitions:
             return False
-        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made anew
+        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made again
         name = self._name_of(letter)
         with self._log.consumer(topic, partitions=[partition], start=begin, states=None, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):

@@ -94,7 +94,7 @@ def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None =
     parts = [f"{doubt_count} messages sent to {topic} may have been stored or not"] if doubt_count else []
     if count > doubt_count:
         parts.append(f"{count - doubt_count} messages sent to {topic} were not stored")
-    error.add_note(f"{', '.join(parts)}: error.messages has them, the producer goes on with others.")
+    error.add_note(f"{', '.join(parts)}: error.messages has them, the producer continues with others.")
     return error
 
 

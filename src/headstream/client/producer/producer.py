@@ -236,7 +236,7 @@ class Producer:
         """Have the next call raise an error again, because the caller that it was raised for was cancelled.
 
         Args:
-            error: Of failed messages, the last one that was raised; others concern their call alone, and are dropped.
+            error: Of failed messages, the last one that was raised; others concern only their call, and are dropped.
         """
         with self._lock:
             if error is self._raised[0]:

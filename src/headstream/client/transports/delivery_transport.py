@@ -18,7 +18,7 @@ class DeliveryCommands(Protocol):
     """Commands for the unfinished messages of groups."""
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
-        """Return what a group has not finished in a partition."""
+        """Return a group's unfinished messages in a partition."""
 
     def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
         """Record steps of messages, and commit the group's offset."""
@@ -28,10 +28,10 @@ class DeliveryViewCommands(Protocol):
     """Views of the unfinished messages of groups."""
 
     def group(self, topic: TopicName, group: str) -> GroupDeliveries:
-        """Return what a group has not finished, counted."""
+        """Return the counts of a group's unfinished messages."""
 
     def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return what a group has done with one message."""
+        """Return the delivery history of one message in a group."""
 
 
 class LeaseCommands(Protocol):
@@ -80,7 +80,7 @@ def find_views(transport: object) -> DeliveryViewCommands:
     """Return the views of unfinished messages of a log's groups; UnsupportedError if the log is in Kafka."""
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
-            "Kafka remembers one offset of a group, and no single messages",
+            "Kafka stores one offset per partition for a group, and no state of single messages",
             where="kafka://",
             advice="log.group() has the group's offsets",
         )

@@ -97,7 +97,7 @@ class Reader:
     def pull_end(self, what: str) -> None:
         """Check that all bytes are consumed; `what` is the last field's name."""
         if self.at != self.end:
-            raise DecodeError(f"{self.end - self.at} bytes too many after {what}", self.at)
+            raise DecodeError(f"{self.end - self.at} unexpected bytes after {what}", self.at)
 
 
 class Writer:

@@ -74,7 +74,7 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Return the headers of a decoded JSON value; None and {} are no headers. `where` is its path in the document, for errors."""
+    """Return the headers of a decoded JSON value; none for None and {}. `where` is its path in the document, for errors."""
     if document is None:
         return Headers()
     if not isinstance(document, dict):

@@ -20,7 +20,7 @@ _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
 def decode_json(data: bytes, *, decimals: bool = False) -> Any:
-    """Return the JSON document of some bytes.
+    """Return the JSON document of the given bytes.
 
     Args:
         decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of
@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return what decodes numbers as Decimals: with a call per whole number only where one can be -0."""
+    """Return a decoder of numbers as Decimals: with a call per whole number only where one can be -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

@@ -5,7 +5,7 @@
 
 Serializers of Confluent's clients write the same bytes before a payload, or into the headers `__key_schema_id` and
 `__value_schema_id`, and leave the payload as it is. As in their deserializers, a header goes first. What follows an id in a
-header (the message indexes of Protobuf) is passed over.
+header (the message indexes of Protobuf) is skipped.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Filter:
         return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
 
     def with_states(self, states: frozenset[int] | None) -> Filter:
-        """Return a filter that matches messages in some states only, and cannot fail for others."""
+        """Return a filter that matches only messages in the given states, and cannot fail for others."""
         if states is None:
             return self
         codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))
@@ -80,7 +80,7 @@ class Filter:
         return self.on_error is OnFilterError.DELIVER, True
 
     def failure_of(self, stored: BytesLike) -> HeaderError:
-        """Return the error for the first of some stored messages, to which the filter cannot be applied."""
+        """Return the error for the first of the given stored messages, to which the filter cannot be applied."""
         return self.failure(decode_polled(filter_stored(stored, _ALL.program, 1, 1).data)[0])
 
     def failure(self, message: ReceivedMessage) -> HeaderError:
@@ -89,7 +89,7 @@ class Filter:
             f"the filter cannot be applied to the message at offset {message.offset}: "
             f"{find_failure(self.expression, message)} which cannot be compared",
             where=f"offset {message.offset}",
-            advice=f"Pass over it with offset {message.offset + 1}, or use on_filter_error skip or deliver",
+            advice=f"Skip it with offset {message.offset + 1}, or use on_filter_error skip or deliver",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

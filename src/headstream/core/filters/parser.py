@@ -238,7 +238,7 @@ class _Parser:
             raise self._error(
                 token,
                 f"a message has no field {token.text}",
-                f'There are {", ".join(_FIELDS)}; a header of this name is quoted: "{token.text}"',
+                f'Use one of {", ".join(_FIELDS)}; a header of this name is quoted: "{token.text}"',
             )
         return FieldOf(field, token.at)
 

@@ -54,7 +54,7 @@ class DeadLetterReason(enum.StrEnum):
 
 
 class DeliveryStep(enum.IntEnum):
-    """One step of a message of a group; SOUGHT has the group begin anew at an offset."""
+    """One step of a message of a group; SOUGHT makes the group begin again at an offset."""
 
     DONE = 1
     PENDING = 2
@@ -150,7 +150,7 @@ class Delivery:
     attempts: tuple[Attempt, ...] = ()
 
     def left_us(self, now_us: int) -> int:
-        """Return how long it still waits: never longer than its delay, whatever the clock does."""
+        """Return how long it still waits: never longer than its delay, regardless of the clock."""
         return max(0, min(self.delay_us, self.failed_us + self.delay_us - now_us)) if self.failures else 0
 
 

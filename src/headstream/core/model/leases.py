@@ -4,8 +4,8 @@ pending    waits, or was never leased          leased     one worker has it, unt
 delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
-A grant lends ranges of messages under one token. A step of a message needs the token that it was lent under: a step that
-a worker sends after its lease has ended changes nothing; the refusal has what happened since.
+A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
+worker sends after its lease has ended changes nothing; the refusal describes what happened since.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LeaseRequest:
     Args:
         token: Names the lease: a random number. A repeated request returns what it leased before.
         lease_us: How long it has them, microseconds.
-        attempts: After how many attempts a message whose lease ends is given up; None sets no limit.
+        attempts: Number of attempts after which a message is given up when its lease ends; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for the earlier ones.
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.

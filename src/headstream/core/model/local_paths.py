@@ -18,7 +18,7 @@ _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return what is wrong with a path and what to do, or None if it is local; one for Delta tables can be a catalog's table
+    """Return the fault of a path and the advice, or None if it is local; one for Delta tables can be a catalog's table
     name."""
     found = _SCHEME.match(text)
     if found is not None:

@@ -1,4 +1,4 @@
-"""OffsetRanges: a set of offsets as half-open ranges, compact however many offsets it has.
+"""OffsetRanges: a set of offsets as half-open ranges, compact regardless of their number.
 
 A million messages set aside one after the other are one range. Without ranges, a poll that begins before them would read the
 state of each message, and block the event loop for seconds.

@@ -99,7 +99,7 @@ class TopicOptions:
             `connect`, `connect-json`, `cloudevents` or `raw`.
 
     Raises:
-        InvalidOptionError: a number is out of range, `summary_headers` is no list of headers, or `kafka_headers` is unknown.
+        InvalidOptionError: a number is out of range, `summary_headers` is not a list of headers, or `kafka_headers` is unknown.
     """
 
     retention_us: int | None = None
@@ -117,7 +117,7 @@ class TopicOptions:
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
-                raise InvalidOptionError("summary_headers is no text", advice="Write names of headers, as in tenant,user_id")
+                raise InvalidOptionError("summary_headers is not a text", advice="Write names of headers, as in tenant,user_id")
             object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         check_kafka_headers(self.kafka_headers)
         if self.kafka_headers == "headstream":

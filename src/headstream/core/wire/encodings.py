@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import decode_command
 from headstream.core.wire.commands.messages import PolledMessages, SendMessages
 from headstream.core.wire.commands.offsets import StoreOffset
 from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import decode_command
 
 
 class Encoding:

@@ -80,7 +80,7 @@ class FrameBufferPool:
         return new_buffer(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back; its last user must not read it any more."""
+        """Take a buffer back; its last user must no longer read it."""
         if _MIN_BUFFER_BYTES <= len(buffer) <= self._most_bytes - self._size_bytes:
             insort(self._free, buffer, key=len)
             self._size_bytes += len(buffer)

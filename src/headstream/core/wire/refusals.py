@@ -1,6 +1,6 @@
 """Status <-> error: the status that a server answers for an error, and the error that a client raises for a status.
 
-Both mappings are total. Existing clients rebuild their errors from the number alone, so the body of such a response is
+Both mappings are total. Existing clients rebuild their errors only from the number, so the body of such a response is
 empty. For clients that logged in with the context "headstream" it is JSON: {"kind": ..., "what": ..., "where": ...,
 "advice": ...}; the kind is the error's class, and an error about unreadable messages also has their partition and offsets.
 Over HTTP this object is the member "error", next to the members that every client reads.

@@ -43,7 +43,7 @@ def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
 
 
 def find_topic(snapshot: Snapshot, number: int) -> TopicRecord | None:
-    """Return the topic of a number, whatever its current name, or None."""
+    """Return the topic of a number, regardless of its current name, or None."""
     return next((topic for topic in topics_of(snapshot) if topic.number == number), None)
 
 
@@ -317,7 +317,7 @@ class Catalog:
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 
     def look(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return what select() does, of what has been committed: it waits for no transaction, as a poll should not."""
+        """Return what select() returns, committed data only: it waits for no transaction, as a poll should not."""
         if self._looking is None:
             return self.select(query, *parameters, since=since)
         with self._looking_lock, translated(self._where):

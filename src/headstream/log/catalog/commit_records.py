@@ -5,7 +5,7 @@ writers    name | owner | claimed_us         the server's user who first used a 
 
 pending    an intent: the manifest is being appended; `places` has the beginning of each partition's part
 done       the epoch and all before it are in the log, once
-refused    the epoch cannot be appended, `reason` has why; nothing of it is in the log
+refused    the epoch cannot be appended, `reason` has why; none of it is in the log
 """
 
 from __future__ import annotations

@@ -6,17 +6,17 @@
         partition by partition   up to its end, segments oldest first: index, then .log, which has at least those bytes;
                                  in a compacted topic, up to its present end
         states                   the present ones, to be written into the copied messages again
-        marker                   last: without it the copy is no log
+        marker                   last: without it the copy is not a log
 
 So a commit that is done in the catalog is in the messages, the copy's opening finishes one that was begun, and
-nothing of later ones is copied except in compacted topics: there a message appended after the end can be the only one
+no message of later commits is copied, except in compacted topics: there a message appended after the end can be the only one
 left of its key, so everything appended before the last old segment was copied is included.
 
 A partition that loses a segment meanwhile (retention, compaction) is copied again, and the whole log if a topic or
 partition is deleted or purged. The copy is opened once as a writer, which repairs the newest segments' ends as after a
 kill. Files are copied, never linked: states are changed in place.
 
-The copy gets an identity of its own unless the caller gives one: later appends to log and copy have the same offsets,
+The copy gets its own identity unless the caller gives one: later appends to log and copy have the same offsets,
 so a client that stores offsets of one (such as a Spark checkpoint) must not continue in the other.
 """
 

@@ -6,7 +6,7 @@ index head       its check, version, base offset
     messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state a known one
     segments         each begins where the one before it ends
 
-Only committed bytes are checked, so a writer can go on: a file's size is read before its index, and bytes after
+Only committed bytes are checked, so a writer can continue: a file's size is read before its index, and bytes after
 the last whole entry are at most one unacknowledged send.
 """
 

@@ -49,7 +49,7 @@ _RESTORE_NEWEST: Final = (
 def verify_seal(
     directory: str, path: str, seal: Seal | None, end: tuple[int, int], next_base: int | None, files: ReadFiles
 ) -> Iterator[LogFinding]:
-    """Yield the faults of a segment's end, given as offset and byte position, with the seal that it has or should have."""
+    """Yield the faults at a segment's end (offset and byte position), compared with its seal, if it has one."""
     if seal is None or seal.end_position != end[1]:
         until = next_base if seal is None else seal.until_offset
         what = f"the index ends at offset {end[0]}, byte {end[1]}: its last entries were cut off or are damaged"
@@ -128,7 +128,7 @@ class SegmentCheck:
                     file.close()
 
     def _check_incomplete(self, data_bytes: int, index: ReadFile | None) -> Iterator[LogFinding]:
-        """Yield what a missing file means; both are missing if the segment was deleted since."""
+        """Yield the finding of a missing file; both are missing if the segment was deleted since."""
         if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
             return  # retention is removing it, or has removed it
         if index is not None and (index.size_bytes() > INDEX_HEADER_BYTES or self._next_base is not None):

@@ -116,7 +116,7 @@ class Verification:
         if self._marker_error is not None:
             yield LogFinding(FindingKind.MARKER, path, str(self._marker_error), "Restore the file from a copy")
         elif self._marker is not None and not _is_uuid(self._marker.identity):
-            yield LogFinding(FindingKind.MARKER, path, "the log's identity is no UUID", "Restore the file from a copy")
+            yield LogFinding(FindingKind.MARKER, path, "the log's identity is not a UUID", "Restore the file from a copy")
 
     def _open_catalog(self) -> Catalog | LogFinding:
         path = f"{self._root}/{CATALOG_NAME}"

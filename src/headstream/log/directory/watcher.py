@@ -7,7 +7,7 @@ is behind, and so never waits, costs neither the writer nor this process anythin
 
 Without inotify (another system, this user's limit reached, more directories than are watched), watch()
 returns False, and the caller polls the files. On a network file system inotify reports nothing and no error, so
-every waiter polls occasionally whatever watch() returned.
+every waiter polls occasionally regardless of watch()'s result.
 """
 
 from __future__ import annotations

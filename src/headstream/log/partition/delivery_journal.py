@@ -20,7 +20,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
-Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, and not written any more. A change appends one record,
+Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, but no longer written. A change appends one record,
 by one small write. What follows the last whole record is an interrupted write, and is overwritten. A file that has grown is
 replaced by one with a single record. Without unfinished messages there is no file. The group's lock makes one process its
 writer; a process that finds the file longer or shorter than it left it reads it again.
@@ -69,7 +69,7 @@ class Touched:
     """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
-    `expired` are ranges whose first lease has ended, `extended` a token and a message with an end of its own.
+    `expired` are ranges whose first lease has ended, `extended` a token and a message with its own end.
     """
 
     waits: tuple[tuple[int, int], ...] = ()
@@ -204,7 +204,7 @@ def read_owner(path: str, files: Files) -> str | None:
 
 
 def remove_journals(directory: str, files: Files, owner: OffsetOwner, partitions: Iterable[int]) -> None:
-    """Remove a group's files for some partitions."""
+    """Remove a group's files for the given partitions."""
     for partition in partitions:
         files.remove(f"{directory}/{journal_name(owner, partition)}")
 
@@ -219,7 +219,7 @@ def _record(body: bytes, position: int) -> bytes:
 
 
 def _everything(state: DeliveryState) -> Touched:
-    """Return what a file of one record says."""
+    """Return the content of a file of one record."""
     extended = tuple((token, offset) for token, lease in state.leases.items() for offset in lease.extended)
     return Touched(
         waits=tuple(state.pending),

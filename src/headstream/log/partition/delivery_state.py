@@ -96,7 +96,7 @@ class DeliveryState:
         return sum(map(len, self._waiting)) + len(self.leased)
 
     def settle_base(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew."""
+        """Apply the committed offset: what is before it is done; return whether it was set back, which begins again."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
@@ -215,7 +215,7 @@ class DeliveryState:
         self.finish(from_offset, until_offset)
 
     def expire(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that the lease of messages has ended; those that failed before only are not leased any more."""
+        """Record that the lease of messages has ended; those that failed before only are no longer leased."""
         self._give_back(token, from_offset, until_offset)
         self.expired.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):

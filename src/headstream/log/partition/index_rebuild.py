@@ -124,7 +124,7 @@ class IndexRebuild:
         return Seal(proven.position, proven.offset) if proven.offset == self._next_base else None
 
     def _keep_rest(self, data: ReadFile, end: int) -> list[Action]:
-        """Copy the bytes after the last proven send to a file of their own, before they are cut off."""
+        """Copy the bytes after the last proven send to a separate file, before they are truncated."""
         rest = memoryview(bytearray(data.size_bytes() - end))
         if not rest:
             return []

@@ -34,7 +34,7 @@ class LeaseOutcome:
     """Effects of a change, for the journal, the counters and the audit rows.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
-    `extended` has a token and a message with an end of its own, `poisoned` the messages to copy into the dead letter.
+    `extended` has a token and a message with its own end, `poisoned` the messages to copy into the dead letter.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -173,7 +173,7 @@ class LeaseTable:
         return min((each[0][0] for each in (self._ends, self._due) if each), default=None)
 
     def find(self, token: int) -> tuple[LeasedRange, ...]:
-        """Return what is leased under a token."""
+        """Return the ranges leased under a token."""
         lease = self.state.leases.get(token)
         return () if lease is None else tuple(self._describe_ranges(lease.offsets))
 
@@ -441,7 +441,7 @@ class LeaseTable:
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
-    """Return what ends: one message with an end of its own, or all others."""
+    """Return the ending leases: one message with its own end, or all others."""
     if offset != _WHOLE:
         return lease.offsets.within(offset, offset + 1)
     left = OffsetRanges(lease.offsets)

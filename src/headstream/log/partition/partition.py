@@ -6,11 +6,11 @@
     Data first, then its index entry: the entry commits a send, here and for every reader. A failure between
     the two leaves bytes that no entry refers to; the next append overwrites them.
 
-A segment is begun only when all earlier ones are synced, names included, whatever the policy: a power cut can
+A segment is begun only when all earlier ones are synced, names included, regardless of the policy: a power cut can
 damage only the newest segment, and recovery reads no other.
 
 Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
-appends go on while a sync is under way.
+appends continue while a sync is under way.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The fast path is Partition.append() for sends that need nothing else: check, stamp, data, index entry. It is atomic for
 other threads: compiled, it holds the interpreter's lock from its first check to its last write and creates no Python
-object; interpreted, it holds a lock of its own, which shut() and begin_sync() wait for. It is open only from the end of an
+object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an
 append until the partition's lock is acquired for anything else; Partition opens and shuts it. A send that finds it shut, or
 that it rejects, takes the general path, which raises the errors.
 
@@ -71,7 +71,7 @@ class Producers(Protocol):
     is_dirty: bool
 
     def direct(self) -> tuple[int, int] | None:
-        """Return the descriptor of their file, and the byte position up to which it can be written directly, if it is open."""
+        """Return the file's descriptor, and the byte position up to which it can be written directly; None if it is not open."""
 
 
 class PartitionEnd:

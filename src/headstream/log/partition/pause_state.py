@@ -35,7 +35,7 @@ class PauseState:
     Args:
         until_us: Until when it is paused; 0 while it runs. A time that has passed: it is on trial.
         begun_us: When the pause began.
-        pause_us: The longest pause, whatever the clock does.
+        pause_us: The longest pause, regardless of the clock.
     """
 
     attempts: int = 0

@@ -9,7 +9,7 @@ appended again.
 
 A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
 appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
-check is the CRC-32C of the record's bytes before it. Zeros are no record.
+check is the CRC-32C of the record's bytes before it. Zeros are not a record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the
 end of the partition are of batches that were not appended. The next opening clears them before anything else.
@@ -18,7 +18,7 @@ records first.
 
 A batch of a producer is one of these:
 
-    its first one, or one of an unknown producer      appended, whatever its sequence
+    its first one, or one of an unknown producer      appended, regardless of its sequence
         expected sequence                                 appended
         one of the newest five                            not appended: its offset is returned
         newer epoch, sequence 0                           appended; earlier sequences are forgotten

@@ -316,4 +316,4 @@ def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
     data.read_into(rest, position)
     target = free_aside_name(path, files) if files.exists(path) else path
     files.replace(target, bytes(rest))
-    report(target, f"{len(rest)} bytes from byte {position} on are no whole sends: they are set aside here and cut off")
+    report(target, f"{len(rest)} bytes from byte {position} on are not whole sends: they are set aside here and cut off")

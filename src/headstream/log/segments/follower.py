@@ -210,7 +210,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def size_between(self, from_offset: int, until_offset: int) -> int:
-        """Return the approximate committed size of a range, from the indexes alone; a partial send counts in proportion.
+        """Return the approximate committed size of a range, only from the indexes; a partial send counts in proportion.
 
         Args:
             from_offset: First offset; offsets before first_offset count 0 bytes.
@@ -292,7 +292,7 @@ class PartitionFollower:
         Args:
             from_offset: First offset; first_offset or later.
             until_offset: End offset, exclusive, at most end_offset; None is end_offset.
-            size_bytes: Approximate size of a chunk; a larger message is a chunk of its own.
+            size_bytes: Approximate size of a chunk; a larger message is its own chunk.
             where: A filter: closed segments without a message that can match it are left out. None reads all.
 
         Raises:

@@ -193,7 +193,7 @@ class IndexReader:
         return self.count
 
     def size_before(self, offset: int) -> int:
-        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion."""
+        """Return the approximate bytes before an offset, only from the index; a partial send counts in proportion."""
         if self.last is None or offset <= self.base_offset:
             return 0
         if offset >= self.last.end_offset:

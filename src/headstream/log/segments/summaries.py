@@ -9,9 +9,9 @@ Little-endian, `<base>.summary`:
     value    0 | 1 is_negative u8 magnitude 16 bytes | 2 float64 | 3 boolean u8 | 4 size u16 text
     flags    1 null or missing, 2 kinds unknown to the writer, 4 NaN, 8 floats, 16 false, 32 true, 64 numbers, 128 texts
 
-size_bytes is that of the file; check the CRC-32C of all its other bytes. The segment that it describes is the one whose index
+size_bytes is the file's size; check is the CRC-32C of all its other bytes. The segment that it describes is the one whose index
 names this generation, with this number of entries and this last entry: any other one, as after a compaction, an erasure or a
-rebuild of the index, is read as if there were no summary. `flags` say which values messages have; least and greatest number
+rebuild of the index, is read as if there were no summary. `flags` describe the values of messages; least and greatest number
 follow with 64, least and greatest text with 128. They can lie outside of the values: texts are cut to 256 bytes, and 0 instead
 of a greatest text is none. `listed` is the number of all distinct values but null and NaN, 255 if they are not listed. `hashes`
 is 0 without a Bloom filter; core/codec/batch/stored/summaries.py describes its hash. States are not summarized: they change.

@@ -1,6 +1,6 @@
 """Access modes of a log's files: for this user alone, or for a group too.
 
-By default a log's files are this user's alone: directories 0700, files 0600, whatever the umask. A log shared with a group is
+By default only this user has access: directories 0700, files 0600, regardless of the umask. A log shared with a group is
 in a directory with the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
 created in it belong to the group too, with the directory's own group permissions, recursively. So every process
 creates files with the same access.

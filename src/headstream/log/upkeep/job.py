@@ -31,7 +31,7 @@ class Job(Protocol):
 
 
 def goes_on(log: LogAccess, topic: TopicRecord) -> bool:
-    """Return whether work on a topic is to go on: the log is not closing, and the topic is as it was."""
+    """Return whether work on a topic is to continue: the log is not closing, and the topic is as it was."""
     return is_current(log.snapshot(), topic) and not log.is_closing
 
 

@@ -92,7 +92,7 @@ class MarkedRemoval:
             return 0
 
     def remove_now(self, topic: TopicRecord, number: int, reason: str, most_groups: int | None = None) -> Removal:
-        """Remove the messages of a partition that were marked for deletion with a reason, whatever their grace.
+        """Remove the messages of a partition that were marked for deletion with a reason, regardless of their grace.
 
         Args:
             most_groups: Segments, with the neighbours that fit into one, after which to end; None is all.

@@ -67,7 +67,7 @@ class Retention:
         return dropped
 
     def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
-        """Drop the oldest closed segments of a partition, whatever their age; return their number. Raises LegalHoldError."""
+        """Drop the oldest closed segments of a partition, regardless of their age; return their number. Raises LegalHoldError."""
         check_legal_hold(topic.name, topic.options.legal_hold)
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:

@@ -57,7 +57,7 @@ def check_whole(directory: str, segment: Closed) -> None:
 
 
 def keep_without(offsets: Sequence[int] = (), state: int = 0) -> Keep:
-    """Return a function that keeps all messages, except at some offsets, ascending, if they are in a state."""
+    """Return a function that keeps all messages except those at the given ascending offsets that are in a state."""
     dropped, table = encode_offsets(offsets), new_key_table(1)
 
     def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
@@ -85,7 +85,7 @@ class PassContext:
     """Shared state of the log during a pass.
 
     Args:
-        is_wanted: Returns whether the pass is to go on; called while the lock is held.
+        is_wanted: Returns whether the pass is to continue; called while the lock is held.
         state_changes: Returns a number that grows with each change of states.
     """
 
@@ -94,7 +94,7 @@ class PassContext:
     state_changes: Callable[[], int] = lambda: 0
 
     def check_wanted(self) -> None:
-        """Raise PassCancelledError if the pass is not to go on."""
+        """Raise PassCancelledError if the pass is not to continue."""
         if not self.is_wanted():
             raise PassCancelledError
 
@@ -108,7 +108,7 @@ class Rewritten(NamedTuple):
 
 
 def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[Closed]]:
-    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is a group of its own."""
+    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is its own group."""
     group: list[Closed] = []
     size_bytes = 0
     for segment in segments:
@@ -227,5 +227,5 @@ class SegmentRewrite:
 
 
 def older(one: int | None, other: int | None) -> int | None:
-    """Return the earlier one of two times, microseconds; None is no time."""
+    """Return the earlier one of two times, microseconds; None is not a time."""
     return other if one is None else one if other is None else min(one, other)

@@ -131,7 +131,7 @@ class Difference:
 
 
 def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
-    """Return what the source changed from one schema to the next."""
+    """Return the source's changes from one schema to the next."""
     found = []
     if before.keys != after.keys:
         was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))

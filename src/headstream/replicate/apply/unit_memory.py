@@ -33,7 +33,7 @@ class UnitMemory(ABC):
 
     @abstractmethod
     def _take_back(self, unit: Unit) -> None:
-        """Remove what the unit has appended."""
+        """Remove the rows that the unit has appended."""
 
     @abstractmethod
     def _retain(self) -> None:
@@ -66,7 +66,7 @@ class UnitMemory(ABC):
         self._undecided = _unit_of(table.history(1)[0])
 
     def _commit_properties(self) -> CommitProperties | None:
-        """Return what names the unit in the commit of an append, which follows."""
+        """Return the name of the unit in the commit of an append, which follows."""
         self._undecided = self._unit
         return None if self._unit is None else CommitProperties(custom_metadata={_UNIT: json.dumps(self._unit)})
 

@@ -54,14 +54,14 @@ class CheckpointStore(Protocol):
             attempts: Tries while the store fails, each as long as the storage setting `retry`.
 
         Raises:
-            ReplicateError: another process has taken the checkpoint over.
+            ReplicateError: another process has taken over the checkpoint.
         """
 
     def publish(self, below: Sequence[str]) -> None:
-        """Store what has changed at some paths of the checkpoint, before a table's commit relies on it; thread-safe.
+        """Store the changes at the given paths of the checkpoint, before a table's commit relies on it; thread-safe.
 
         Raises:
-            ReplicateError: another process has taken the checkpoint over.
+            ReplicateError: another process has taken over the checkpoint.
         """
 
     def check(self) -> None:
@@ -147,7 +147,7 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "there is a checkpoint already, so none can be moved there",
+                "a checkpoint already exists there, so none can be moved",
                 where=str(self.place),
                 advice="Run without --checkpoint-from, or name another place",
             )
@@ -170,7 +170,7 @@ class ObjectCheckpointStore:
         return True
 
     def begin(self) -> None:
-        """Do nothing: open() has taken the checkpoint over."""
+        """Do nothing: open() has taken over the checkpoint."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
         """Keep all that has changed; returns when it is kept."""
@@ -190,7 +190,7 @@ class ObjectCheckpointStore:
                     return
 
     def publish(self, below: Sequence[str]) -> None:
-        """Keep what has changed in some files and directories; or check at least that the checkpoint is still this process's."""
+        """Keep the changes in the given files and directories; or check at least that the checkpoint is still this process's."""
         with self._lock:
             self._commit(below, check=True)
 
@@ -261,7 +261,7 @@ class ObjectCheckpointStore:
 
     def _refusal(self) -> ReplicateError:
         return ReplicateError(
-            f"another process has taken the checkpoint over: {self._lost}",
+            f"another process has taken over the checkpoint: {self._lost}",
             where=str(self.place),
-            advice="Run one process for a checkpoint; this one has ended without a further change to it",
+            advice="Run one process per checkpoint; this process has ended without changing it further",
         )

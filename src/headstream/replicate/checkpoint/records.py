@@ -7,7 +7,7 @@ The header is JSON: {"kind": "commits", "number": 12, "driver": "<id>", "at_us":
 "files": [[path, size, [[offset, length], …]], …], "chunks": [[length compressed, length, digest], …]}.
 
 The body holds the bytes of all files' pieces, in their order. One of more than CHUNK_BYTES is in chunks of that size, all but
-the last in objects of their own.
+the last in their own objects.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Record:
         """Iterate over the chunks of the body.
 
         Args:
-            read_chunk: Returns a chunk that is in an object of its own, by its place.
+            read_chunk: Returns a chunk that is in its own object, by its place.
 
         Raises:
             CorruptLogError: a chunk is damaged.
@@ -98,7 +98,7 @@ class RecordWriter:
 
     Args:
         kind: `commits` or `snapshots`.
-        store_chunk: Stores a chunk in an object of its own: its place and its bytes.
+        store_chunk: Stores a chunk in its own object: its place and its bytes.
     """
 
     def __init__(self, kind: str, store_chunk: Callable[[int, bytes], None]) -> None:

@@ -3,7 +3,7 @@
     commits/0000000012      a record of what has changed since commit 11, created only if no such object exists
     snapshots/0000000012    a record of all files after commit 12
     parts/<record>/…        chunks of big records
-    drivers/0000000013      says that commit 13 takes the checkpoint over
+    drivers/0000000013      says that commit 13 takes over the checkpoint
     requests/…              requests from other machines, see remote_requests.py
 
 The process that creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A
@@ -93,7 +93,7 @@ class CheckpointObjects:
         StoreFiles(self.place / "parts" / record / f"{place:06d}").write(chunk)
 
     def note_take_over(self, number: int) -> None:
-        """Note that a commit, which is created next, takes the checkpoint over: prune() never deletes it."""
+        """Note that a commit, which is created next, takes over the checkpoint: prune() never deletes it."""
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
@@ -120,7 +120,7 @@ class CheckpointObjects:
             StoreFiles(place).remove()
 
     def apply(self, record: Record, directory: Path, only: tuple[str, ...] = ()) -> None:
-        """Bring a directory from the state before a record to that after it; with `only`, its files and directories alone."""
+        """Bring a directory from the state before a record to that after it; with `only`, only its files and directories."""
         _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
 
     def _chunk(self, record: Record, place: int) -> bytes:
@@ -158,7 +158,7 @@ def record_name(kind: str, number: int, driver: str) -> str:
 
 
 def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tuple[str, ...] = ()) -> None:
-    """Bring a directory from the state before a record to that after it; with `only`, its files and directories alone."""
+    """Bring a directory from the state before a record to that after it; with `only`, only its files and directories."""
     chunk = memoryview(b"")
     try:
         for path in record.removed:

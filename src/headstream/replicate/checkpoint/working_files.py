@@ -73,7 +73,7 @@ class WorkingFiles:
         self._listed: dict[str, tuple[int, list[str], list[str]]] = {}
 
     def find_changes(self, below: Sequence[str] = ("",)) -> Changes:
-        """Return what has changed since the last accept() in directories and files of the checkpoint; "" is all of it."""
+        """Return the changes since the last accept() in directories and files of the checkpoint; "" is all of it."""
         changes = Changes()
         began_ns = time.time_ns()
         seen: set[str] = set()

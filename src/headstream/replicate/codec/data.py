@@ -172,7 +172,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
         message = decode_value(reader, record, "the data message")
         reader.finish("the data message")
     before = None if message.get("beforeData") is None else _section(message, "beforeData")
-    # A deleted row can be in beforeData alone.
+    # A deleted row can be only in beforeData.
     data = {} if before is not None and message.get("data") is None else _section(message, "data")
     return _change(data, before, _section(message, "headers"))
 

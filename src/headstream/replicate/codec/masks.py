@@ -32,7 +32,7 @@ def decode_mask(mask: bytes, order: ByteOrder = "little") -> frozenset[int]:
 
 
 def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: ByteOrder = "little") -> bytes:
-    """Return the mask of some columns.
+    """Return the mask of the given columns.
 
     Args:
         ordinals: Column ordinals, from 1.

@@ -1,7 +1,7 @@
 """Metadata messages: one version of one source table, and the schema of its data messages.
 
 The message in JSON, which is also the form of TableMetadata.to_json; in Avro each object is a record, each
-column a record type of its own, named after the column:
+column its own record type, named after the column:
 
     {"schemaId": text, "lineage": {"server", "task", "schema", "table": text, "tableVersion": long, "timestamp": text},
      "tableStructure": {"tableColumns": {<column>: {"ordinal": int, "type": text, "length", "precision", "scale": int,
@@ -213,7 +213,7 @@ def _from_message(message: object) -> TableMetadata:
     columns.sort(key=lambda column: column.ordinal)
     for place, column in enumerate(columns):
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
-            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, not one of its own from 1")
+            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
     if lineage.get("table") == "":
         raise SchemaError(
             "a metadata message that names no table: its name is empty"

@@ -31,7 +31,7 @@ _KEY: Final = b"headstream"
 
 @dataclass(frozen=True, slots=True)
 class ChangeStatistics:
-    """The statistics of some decoded changes of one schema.
+    """The statistics of decoded changes of one schema.
 
     Args:
         least: The lowest change sequence of those that are not REFRESH rows; None if there are none.

@@ -41,7 +41,7 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
 def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the parts in which decoded changes are merged, and their names; one part without a name if they are few.
 
-    A rerun divides the same changes in the same way, whatever their order: a part is that of a hash of the transaction, or of the
+    A rerun divides the same changes equally, in any order: a part is chosen by a hash of the transaction, or of the
     place in the log. Its name includes the number of parts.
     """
     count = -(-changes.nbytes // MAX_UNIT_BYTES)

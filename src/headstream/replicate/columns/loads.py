@@ -183,7 +183,7 @@ class Loads:
         """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
 
         Returns:
-            Whether that is new, and a further load of the table.
+            Whether this load is new, and not the table's first one.
         """
         is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
         if at_us > self.closed_us:
@@ -387,7 +387,7 @@ class Loads:
         self.read_until_us = until_us
 
     def _close(self, until_us: int) -> None:
-        """End the loads whose last rows were logged before a time; one without a first row has that row alone."""
+        """End the loads whose last rows were logged before a time; one without a first row has only that row."""
         for at_us in [us for us in self.lasts if us < until_us]:
             begin_us = max(at_us - MARGIN_US, self.closed_us + 1, self.read_until_us)
             if begin_us <= at_us and not any(us <= at_us + MARGIN_US for us in self.firsts):

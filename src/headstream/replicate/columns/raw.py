@@ -64,7 +64,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
 
 
 def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows that have one of some keys (of the same types, repeats allowed), or with `without` those that have none."""
+    """Return the rows with one of the given keys (of the same types, repeats allowed), or with `without` the rows with none."""
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
     return take_rows(rows, found["_hs_row"].combine_chunks().sort())
@@ -87,7 +87,7 @@ def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
-    """Return rows without the rows at some coordinates; `columns` are the rows' topic, partition and offset."""
+    """Return rows without the rows at the given coordinates; `columns` are the rows' topic, partition and offset."""
     if not coordinates.num_rows:
         return rows
     places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
@@ -140,7 +140,7 @@ def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
 def raw_rows(
     raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
 ) -> pa.RecordBatch:
-    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are no change."""
+    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are not changes."""
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
     arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
     arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]

@@ -290,7 +290,7 @@ class _Place:
 
 
 def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow]] | None = None) -> dict[Key, KeyState]:
-    """Return the merged states of some keys from all of their changes, changes of key among them.
+    """Return the merged states of the given keys from all of their changes, changes of key among them.
 
     Args:
         incomplete: Receives the changes of key that omit columns of a row without a known whole image at the old key, and the

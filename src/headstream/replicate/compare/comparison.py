@@ -190,7 +190,7 @@ def compare_table(
 
 
 def _source_by_key(spark: SparkSession, table: ComparedTable, keys: pa.Table) -> dict[Key, list[Row]]:
-    """Return the source's rows of some keys, found by the range key; without one, the whole table is read."""
+    """Return the source's rows of the given keys, found by the range key; without one, the whole table is read."""
     where = None
     if table.range_key is not None:
         numbers = table.numbered(spark.createDataFrame(keys)).select("_hs_number").distinct().toArrow()[0].to_pylist()

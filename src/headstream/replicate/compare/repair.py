@@ -4,8 +4,8 @@ The sequence of a repair is the newest one known of the table, plus one in its l
 rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
-    a change committed before                is in the row that was read. If the pipeline has it already, its sequence is lower;
-                                             if it comes later, it and the changes after it lead to the source's row again
+    a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
+                                             if it arrives later, it and the changes after it restore the source's row
     what the target has of the row           is lower: rows, deletions and rows of loads
 
 The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.

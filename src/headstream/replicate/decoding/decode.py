@@ -39,7 +39,7 @@ from headstream.replicate.storage.places import StorePlace
 
 
 def find_contexts(headers: pa.Array) -> list[str]:
-    """Return the different contexts of some messages, in order.
+    """Return the different contexts of the given messages, in order.
 
     Args:
         headers: Header blocks, binary.
@@ -166,7 +166,7 @@ class Decoder:
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
 
-        A source that is rejected, since its target is that of another one, has a name of its own.
+        A source that is rejected, since its target is that of another one, has its own name.
         """
         return self._catalog.target_of(schema_id)
 

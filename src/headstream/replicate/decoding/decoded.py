@@ -5,7 +5,7 @@ A message ends in one of six categories:
     metadata   a metadata message, for the schema store (raw)
     waiting    data whose schema has not arrived (raw, with the schema id)
     dead       messages that can never be a change (raw, with the reason)
-    changes    one Arrow batch a schema id, in the target's types
+    changes    one Arrow batch per schema id, in the target's types
     unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
     tombstone  a null payload, by which a compacted topic marks a deleted key (counted)
 
@@ -129,18 +129,18 @@ class Decoded:
                 yield schema_id, pa.Table.from_batches(batches)
 
     def with_changes(self, changes: Mapping[str, pa.Table]) -> Decoded:
-        """Return it with other changes of some schemas in the driver."""
+        """Return it with other changes of the given schemas in the driver."""
         found = {**self.changes, **{schema_id: table.to_batches() for schema_id, table in changes.items()}}
         return replace(self, changes={schema_id: batches for schema_id, batches in found.items() if batches})
 
     def without(self, schema_ids: Container[str]) -> Decoded:
-        """Return it without the changes of some schemas."""
+        """Return it without the changes of the given schemas."""
         changes = {schema_id: batches for schema_id, batches in self.changes.items() if schema_id not in schema_ids}
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in schema_ids}
         return replace(self, changes=changes, stored=stored)
 
     def fetch(self, schema_ids: Iterable[str]) -> Decoded:
-        """Get the stored changes of some schemas to the driver: they become `changes`, before those that are there."""
+        """Get the stored changes of the given schemas to the driver: they become `changes`, before those that are there."""
         parts = {
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids

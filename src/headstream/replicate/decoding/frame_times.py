@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 
 class PartitionTimes(NamedTuple):
-    """Log times of some messages of a partition, microseconds since 1970 UTC, and their number.
+    """Log times of the given messages of a partition, microseconds since 1970 UTC, and their number.
 
     `back_us` is the largest step back among them.
     """

@@ -137,7 +137,7 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
 
 
 def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schemas: list[Found]) -> None:
-    """Decode messages by the first of some schemas, and those whose values it does not take by the next ones."""
+    """Decode messages by the first of the given schemas, and those whose values it does not take by the next ones."""
     schema, *others = schemas
     rows = [row for row, _, _ in messages]
     if isinstance(schema, Missing):

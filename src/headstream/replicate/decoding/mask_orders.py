@@ -132,7 +132,7 @@ class MaskOrders:
         return self.find(lineage) or order
 
     def evidence(self, lineage: Lineage) -> dict[str, Any] | None:
-        """Return what decided the order of a task, None if that is unknown: earlier versions did not store it.
+        """Return the evidence that decided the order of a task, None if that is unknown: earlier versions did not store it.
 
         Raises:
             StorageError: the file exists but cannot be read.
@@ -258,7 +258,7 @@ def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
 
 
 def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:
-    """Return little-endian masks without the bits of some columns, which the rows never contain.
+    """Return little-endian masks without the bits of the given columns, which the rows never contain.
 
     Args:
         masks: Column masks; null and empty ones mean every column.

@@ -29,7 +29,7 @@ _VOTES: Final = 2
 
 @dataclass(slots=True)
 class RowMasks:
-    """The masks of some rows, little-endian.
+    """The masks of rows, little-endian.
 
     Args:
         columns: The columns of each row; null is all.
@@ -54,7 +54,7 @@ def settle_masks(
     sequences: pa.StringArray | None = None,
     orders: MaskOrders | None = None,
 ) -> RowMasks:
-    """Return the masks of some rows as little-endian bytes, checked.
+    """Return the masks of the given rows as little-endian bytes, checked.
 
     Args:
         schema: The table's columns and settings.

@@ -34,7 +34,7 @@ Ranges = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class SeenEvents:
-    """The events of some messages, divided by transaction.
+    """The events of messages, divided by transaction.
 
     Args:
         whole: Transactions of several events of which all are among them.
@@ -77,7 +77,7 @@ def change_events(changes: pa.Table, lineage: Lineage) -> tuple[pa.RecordBatch, 
 
 
 def changes_of(changes: pa.Table, lineage: Lineage, keys: pa.Array) -> pa.Table:
-    """Return CHANGE_COORDINATES and TRANSACTION of the decoded changes of some transactions.
+    """Return CHANGE_COORDINATES and TRANSACTION of the decoded changes of the given transactions.
 
     Args:
         changes: Decoded changes.

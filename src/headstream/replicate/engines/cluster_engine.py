@@ -40,7 +40,7 @@ class ClusterEngine(LoggedTable):
 
     @property
     def _large(self) -> DeltaSparkEngine:
-        """The engine of Spark: a session of its own, so it is opened when it is needed."""
+        """The engine of Spark: its own session, so it is opened when it is needed."""
         if self._opened is None:
             self._opened = DeltaSparkEngine(self._log, self._spark, self._strategy)
         return self._opened
@@ -69,7 +69,7 @@ class ClusterEngine(LoggedTable):
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         if not isinstance(changes, pa.Table):
             return self._large.merge(plan, changes, app_id, version)
-        # The driver merges few changes by deletion vectors whatever the table's size: it reads only what they need.
+        # The driver merges few changes by deletion vectors regardless of the table's size: it reads only what they need.
         counts = self._small.merge_on_read(plan, changes, app_id, version)
         return self._by_size.merge(plan, changes, app_id, version) if counts is None else counts
 

@@ -36,7 +36,7 @@ class DeltaSparkEngine(LoggedTable):
     """TableEngine by Spark.
 
     Args:
-        spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
+        spark: A session with Delta. The engine works in its own session, so that engines in several threads do
             not see each other's settings and views.
         strategy: Of merges; Spark writes deletion vectors itself.
     """
@@ -158,7 +158,7 @@ class DeltaSparkEngine(LoggedTable):
             return self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}")
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of some keys, found by the executors."""
+        """Return columns of the rows that have one of the given keys, found by the executors."""
         names = ", ".join(f"t.{quote_name(name)}" for name in columns)
         same = " AND ".join(f"t.{quote_name(name)} = k.{quote_name(name)}" for name in keys.column_names)
         with translated(self.path, "the table cannot be read"):
@@ -195,7 +195,7 @@ class DeltaSparkEngine(LoggedTable):
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
     def _hide_partitions(self) -> None:
-        """Have Spark keep the values of partitions out of its paths, as in tables that this version creates."""
+        """Set the table properties that keep partition values out of file paths, as in tables that this version creates."""
         missing = self._log.missing_properties
         if missing:
             self._tables.set_properties(self.path, missing)

@@ -28,7 +28,7 @@ class SparkWorkers(NamedTuple):
 
 
 def find_workers(spark: SparkSession) -> SparkWorkers:
-    """Return where the tasks of a session run, according to its context: `local-cluster` has processes of its own for them."""
+    """Return where the tasks of a session run, according to its context: `local-cluster` runs separate processes for them."""
     context = spark.sparkContext
     return SparkWorkers(bool(context._jsc.sc().isLocal()), str(context.master))
 
@@ -65,7 +65,7 @@ class Engines:
 
         Args:
             kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
-                executors are processes of their own, on this machine or others, Spark for what is large, whose work they share.
+                executors are separate processes, on this machine or others, Spark for what is large, whose work they share.
         """
         if kind == "auto" and self._choose() == "spark":
             return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)
@@ -77,6 +77,6 @@ class Engines:
         if self._automatic is None:
             workers = find_workers(self._spark)
             self._automatic = "deltalake" if workers.in_driver else "spark"
-            why = "Spark's tasks run in this process" if workers.in_driver else "Spark's executors are processes of their own"
+            why = "Spark's tasks run in this process" if workers.in_driver else "Spark's executors are separate processes"
             _LOGGER.info('tables with engine = "auto" are merged by %s: %s (master %s)', self._automatic, why, workers.master)
         return self._automatic

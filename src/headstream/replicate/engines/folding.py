@@ -46,7 +46,7 @@ class Folded:
         commits: Number of its commits.
         removed: Files that were replaced.
         added: Files that replace them.
-        deleted: Deleted rows that no file has any more.
+        deleted: Deleted rows that are in no file now.
     """
 
     commits: int = 0

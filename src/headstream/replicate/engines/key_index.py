@@ -1,4 +1,4 @@
-"""Where the rows of some keys are in a data file, without reading the file: its keys in order, with the positions of their rows.
+"""Where the rows of given keys are in a data file, without reading it: its keys in order, with the positions of their rows.
 
 A data file never changes, so an index of one cannot be out of date, and can be deleted at any time.
 
@@ -89,7 +89,7 @@ class SoughtKeys:
 
 
 def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]:
-    """Return the positions of the rows of a file that have one of some keys, rising, and the rows of `sought` with these keys."""
+    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `sought` with these keys."""
     numbers, positions = file.numbers, file.positions
     if positions is None:
         chosen = sought.may_have(numbers)

@@ -50,7 +50,7 @@ def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
 
 
 def join_ranges(parts: Iterable[ValueRanges]) -> ValueRanges:
-    """Return ranges that contain the ranges of several parts of some rows, as few as for all rows at once."""
+    """Return ranges that contain the ranges of several parts of the given rows, as few as for all rows at once."""
     found: dict[str, list[tuple[Any, Any]]] = {}
     for part in parts:
         for key, ranges in part.items():

@@ -54,7 +54,7 @@ class MappedTables(Protocol):
         """Give columns a type that holds more."""
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
+        """Put small files together, with all rows sorted by the given columns, if any."""
 
 
 class SparkMappedTables:
@@ -103,7 +103,7 @@ class SparkMappedTables:
             writer.save(spark_path(path))
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
+        """Put small files together, with all rows sorted by the given columns, if any."""
         clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
         self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
 
@@ -113,7 +113,7 @@ class SparkMappedTables:
 
 
 def open_session(spark: SparkSession) -> SparkSession:
-    """Return a session with settings and views of its own, set for tables that other readers share."""
+    """Return a session with its own settings and views, set for tables that other readers share."""
     session = spark.newSession()
     # Timestamps travel as instants, and are read as such.
     session.conf.set("spark.sql.session.timeZone", "UTC")

@@ -2,7 +2,7 @@
 
     files by statistics  ->  rows by key (key_index.py), less those deleted already  ->  rows after the merge  ->  one commit
 
-The merge is the plan's, as of a merge that rewrites files: matched rows alone are merged, by the same code.
+The merge is the plan's, as of a merge that rewrites files: only matched rows are merged, by the same code.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MergeOnRead:
         raise StorageError(
             f"other writers have changed the table in each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Have other writers of the table work at other times; the merge is repeated",
+            advice="Run other writers of the table at other times; the merge is repeated",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -122,7 +122,7 @@ class MergeOnRead:
         return refusal is None
 
     def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], sought: SoughtKeys) -> list[_Found]:
-        """Return the live rows that have one of some keys; raise StorageError if two of them have the same key."""
+        """Return the live rows that have one of the given keys; raise StorageError if two of them have the same key."""
 
         def find(file: DataFile) -> _Found:
             keys = self.index.find(file.path, file.rows, sought.columns) or self.index.build(
@@ -178,9 +178,9 @@ class MergeOnRead:
 
 
 def log_enabled(path: Place) -> None:
-    """Log that a table gets deletion vectors, which not every reader knows."""
+    """Log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
-        "the Delta table %s gets deletion vectors (reader version 3): its readers must know them, see the documentation;"
+        "the Delta table %s gets deletion vectors (reader version 3): its readers must support them, see the documentation;"
         ' set merge_strategy = "rewrite" for tables that must not have any',
         path,
     )
@@ -223,7 +223,7 @@ def _merge_by_sql(
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
     """Return the rows that a merge removes from files, the rows it writes, and its counts: deltalake merges the matched rows.
 
-    These are in a table of their own. A column of it shows which rows the merge has written, another which row each was.
+    These are in their own table. A column of it shows which rows the merge has written, another which row each was.
     """
     schema = snapshot.schema
     used = " ".join([*plan.where, plan.delete_when or "", plan.update_when, *plan.update.values()])
@@ -261,7 +261,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -> Any:
-    """Return which of some rows are older than the changes that match them; None for all, by the file's statistics."""
+    """Return which of the given rows are older than the changes that match them; None for all, by the file's statistics."""
     new = sequences.take(pa.array(part.changes))
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < pc.min(new).as_py():
@@ -278,12 +278,12 @@ def _is_null(file: DataFile, column: str) -> bool:
 
 
 def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> pa.Table:
-    """Return columns of some rows of a file, in the table's types."""
+    """Return columns of the given rows of a file, in the table's types."""
     return _read_columns(snapshot, part.file, columns, part.positions)
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
-    """Return columns of a file, in the table's types: of all rows, or of those at some positions, which rise."""
+    """Return columns of a file, in the table's types: of all rows, or of those at the given positions, which ascend."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows
     stored = [name for name in columns if name not in file.partition_values]
@@ -331,14 +331,14 @@ def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _candidates(snapshot: LogSnapshot, sought: SoughtKeys) -> list[DataFile]:
-    """Return the files that can have one of some keys, by partitions and statistics."""
+    """Return the files that can have one of the given keys, by partitions and statistics."""
     tests = [_file_test(name, sought.keys[name], name in snapshot.partition_columns) for name in sought.columns]
     known = [test for test in tests if test is not None]
     return [file for file in snapshot.files.values() if all(test(file) for test in known)]
 
 
 def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callable[[DataFile], bool] | None:
-    """Return a predicate for files that can have one of some values of a column; None if there are no statistics."""
+    """Return a predicate for files that can have one of the given values of a column; None if there are no statistics."""
     kind, is_date = values.type, pa.types.is_date32(values.type)
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or is_date):
         return None
@@ -380,7 +380,7 @@ def _joined(old: Any, new: Positions) -> Any:
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of some numbers are among others; both rise."""
+    """Return which of the given numbers are among others; both rise."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)

@@ -28,7 +28,7 @@ class SparkCatalog:
     """The catalogs of a session.
 
     Args:
-        spark: A session with Delta. Catalogs set in it after its start are not known here: a session of its own is used, so
+        spark: A session with Delta. Catalogs set in it after its start are not known here: its own session is used, so
             that the current catalog and schema of the caller's do not matter.
     """
 
@@ -78,7 +78,7 @@ class SparkCatalog:
         except PySparkException as error:
             if error.getCondition() != "SCHEMA_NOT_FOUND" or not schema:
                 raise
-            # Not before: creating a schema can need a right of its own, even if it exists.
+            # Not before: creating a schema can need a separate right, even if it exists.
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
             self._spark.sql(statement)
 

@@ -24,7 +24,7 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_p
 from headstream.replicate.storage.places import Place, StorePlace
 
 FOLDER: Final = "_iceberg"
-"""The directory in a Delta table for all that is Iceberg's: Delta's vacuum passes over it, as its name begins with _."""
+"""The directory in a Delta table for all that is Iceberg's: Delta's vacuum skips it, as its name begins with _."""
 _PATH_ID: Final = 2147483546
 _POSITION_ID: Final = 2147483545
 _THREADS: Final = 8

@@ -121,7 +121,7 @@ class TableMirror:
             return Difference(None if self._log is None else self._log.version, reason=str(error))
 
     def repair(self) -> int:
-        """Make the Iceberg table anew from the Delta table, without its older snapshots; return the Delta version.
+        """Recreate the Iceberg table from the Delta table, without its older snapshots; return the Delta version.
 
         Raises:
             ReplicateError: there is an Iceberg table of that name that Headstream did not make.
@@ -141,7 +141,7 @@ class TableMirror:
         return self.sync()
 
     def clean(self) -> None:
-        """Remove the files in the directory for Iceberg that no snapshot needs any more."""
+        """Remove the files in the directory for Iceberg that no snapshot needs now."""
         table = self._load()
         if table is not None:
             self._cleaning.run(table)

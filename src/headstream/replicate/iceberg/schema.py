@@ -153,7 +153,7 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
     """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
 
-    Spark answers MIN and MAX by bounds alone, except for text. So what Delta's log does not have exactly is left
+    Spark answers MIN and MAX only by bounds, except for text. So what Delta's log does not have exactly is left
     out: times without microseconds, which most writers cut off, numbers with NaN beside them, and long decimals.
 
     Args:

@@ -71,8 +71,8 @@ class WaitingBounds:
             f"{count:,} messages of {size_bytes:,} bytes would wait for {self._describe()}, and "
             f"{self._config.max_parked_count:,} messages of {self._config.max_parked_bytes:,} bytes may",
             where=str(self._config.checkpoint),
-            advice="Nothing is lost: this micro-batch is read again by the next run. Bring the schemas (their metadata "
-            "messages, or files by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
+            advice="Nothing is lost: this micro-batch is read again by the next run. Provide the schemas (their metadata "
+            "messages, or files given by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
         )
 
     def find_alarm(self, now_us: int) -> str | None:

@@ -187,7 +187,7 @@ class Ledger:
             also(connection)
 
     def parked_batches(self, *states: str) -> list[ParkedBatch]:
-        """Return the parked batches in some states, the oldest first."""
+        """Return the parked batches in the given states, the oldest first."""
         marks = ", ".join("?" * len(states))
         return self._select(f"state IN ({marks})", states)
 
@@ -332,7 +332,7 @@ class Ledger:
         return self._value(f"mark.{name}")
 
     def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
-        """Return the rows of a query, for modules with tables of their own in this file."""
+        """Return the rows of a query, for modules with their own tables in this file."""
         return self._all(query, arguments)
 
     @contextmanager

@@ -34,7 +34,7 @@ class MessageStates:
         self._begins = [parked_batch.from_offset for parked_batch in self._batches]
 
     def state_of(self, offset: int) -> str:
-        """Return the state of the message at an offset, as in the ledger; `released` if it is not set aside any more."""
+        """Return the state of the message at an offset, as in the ledger; `released` if it is no longer set aside."""
         parked_batch = self._find(offset)
         return _RELEASED if parked_batch is None else parked_batch.state
 

@@ -148,7 +148,7 @@ class OwnLog:
             from_offset = polled.next_offset
 
     def mark_for_deletion(self, topic: str, offsets: list[int], reason: str) -> None:
-        """Mark messages for deletion; readers of the log do not get them any more."""
+        """Mark messages for deletion; readers of the log no longer get them."""
         if offsets:
             self._client.set_state(topic, _PARTITION, offsets, MessageState.MARKED_FOR_DELETION.value, reason=reason)
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from headstream.errors import HeadstreamError, SchemaError
 from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
+from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.remote_requests import RemoteRequests
 from headstream.replicate.parked.requests import Request, Requests
-from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.tables.maintenance import Schedule
 
@@ -26,7 +26,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 class BetweenBatches:
     """Works for one pipeline between its micro-batches; used by one thread at a time."""
 
-    def __init__(self, context: PipelineContext, parking: ParkingLot, health: TableHealth) -> None:
+    def __init__(self, context: PipelineContext, parking: ParkingLot, health: FailingTables) -> None:
         self._context = context
         self._now_us = context.clock_us
         self._parking = parking

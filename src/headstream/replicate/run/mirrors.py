@@ -1,4 +1,4 @@
-"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in a thread of their own.
+"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in their own thread.
 
 a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or tried again after a pause
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import EnvironmentSetupError, MissingExtraError, SchemaError
 from headstream.replicate.parked.ledger import Table
-from headstream.replicate.run.attempts import ATTEMPT_S, Attempts
+from headstream.replicate.run.background_work import ATTEMPT_S, BackgroundWork
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.table_places import place_table
 
@@ -87,20 +87,20 @@ class IcebergMirrors:
     def __init__(self, config: ReplicateConfig, clock_us: Callable[[], int], *, first_pause_s: float | None = None) -> None:
         self._opener = MirrorOpener(config)
         self._now_us = clock_us
-        self._attempts = Attempts(self._sync, "an Iceberg table is not up to date", "headstream-iceberg", first_pause_s)
+        self._work = BackgroundWork(self._sync, "an Iceberg table is not up to date", "headstream-iceberg", first_pause_s)
         self._states: dict[Table, _State] = {}
         self._mirrors: dict[Table, TableMirror] = {}
         self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
         """Bring tables up to date soon; returns at once. Those that the settings do not choose are skipped."""
-        with self._attempts.changed:
+        with self._work.changed:
             chosen = [table for table in tables if self._opener.identify(table) is not None]
             for table in chosen:
                 state = self._states.setdefault(table, _State())
                 state.offered_us = self._now_us()
                 state.since_us = state.offered_us if state.since_us is None else state.since_us
-            self._attempts.ask(chosen)
+            self._work.ask(chosen)
 
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
         """Return whether the snapshots that need files which vacuum removes have expired; `wait` for an attempt, for a minute.
@@ -110,15 +110,15 @@ class IcebergMirrors:
         """
         if self._opener.identify(table) is None:
             return True
-        changed = self._attempts.changed
+        changed = self._work.changed
         with changed:
             state = self._states.setdefault(table, _State())
             if state.vacuum_us is None:
                 state.vacuum_us = self._now_us()
-                self._attempts.ask([table])
+                self._work.ask([table])
             asked_us = state.vacuum_us
             if wait and not self._is_silent:
-                is_tried = changed.wait_for(lambda: state.synced_us >= asked_us or table in self._attempts.reasons, ATTEMPT_S)
+                is_tried = changed.wait_for(lambda: state.synced_us >= asked_us or table in self._work.reasons, ATTEMPT_S)
                 self._is_silent = not is_tried
             if state.synced_us < asked_us:
                 return False
@@ -127,7 +127,7 @@ class IcebergMirrors:
 
     def status(self) -> dict[str, Any]:
         """Return how far the Iceberg tables are, as a JSON object."""
-        with self._attempts.changed:
+        with self._work.changed:
             now_us = self._now_us()
             tables = [
                 {
@@ -136,19 +136,19 @@ class IcebergMirrors:
                     "delta_version": state.version,
                     "lag_seconds": 0.0 if state.since_us is None else round((now_us - state.since_us) / 1e6, 3),
                     "refused": state.refused is not None,
-                    "reason": state.refused or self._attempts.reasons.get(table),
+                    "reason": state.refused or self._work.reasons.get(table),
                 }
                 for table, state in sorted(self._states.items())
             ]
             return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end; see Attempts.finish()."""
-        self._attempts.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
+        """Try what waits once more, and end; see BackgroundWork.finish()."""
+        self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
         """End without further attempts; one that is under way ends by itself."""
-        self._attempts.close()
+        self._work.close()
 
     def _sync(self, table: Table) -> None:
         began_us, version, refused = self._now_us(), None, None
@@ -158,7 +158,7 @@ class IcebergMirrors:
             version = self._mirrors[table].sync()
         except SchemaError as error:  # not tried again before the next version
             refused = str(error)
-        with self._attempts.changed:
+        with self._work.changed:
             state = self._states[table]
             if refused is not None and refused != state.refused:
                 _LOGGER.warning("%s.%s has no Iceberg table: %s", *table, refused)

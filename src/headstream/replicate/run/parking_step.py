@@ -36,7 +36,7 @@ class ParkingStep:
 
         Raises:
             ReplicateError: too many messages would wait, or too many are dead.
-            StorageError: the source does not have some of them any more.
+            StorageError: the source no longer has some of them.
         """
         held, dead = list(unit.stopped), list(unit.decoded.dead)
         if unit.rejected.num_rows or unit.held:
@@ -51,7 +51,7 @@ class ParkingStep:
         self._summary.dead += self._parking.dead_letter(dead, self._now_us())
 
     def finish_release(self, unit: Unit, release: Release) -> set[Table]:
-        """End a release, whose messages are stored already; return the tables that did not apply it."""
+        """End a release, whose messages are already stored; return the tables that did not apply it."""
         waiting, rejected = _read_whole(unit, release.messages)
         held = [*waiting, *unit.stopped]
         dead = self._parking.finish_release(
@@ -114,7 +114,7 @@ def _check_found(wanted: int, found: list[pa.Table]) -> None:
     missing = wanted - sum(part.num_rows for part in found)
     if missing > 0:
         raise StorageError(
-            f"{missing:,} messages that were not applied are not in the source any more, so they cannot be kept",
+            f"{missing:,} messages that were not applied are no longer in the source, so they cannot be kept",
             advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Give the source a "
             "longer retention than a table can fail for",
         )

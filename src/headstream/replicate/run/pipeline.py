@@ -114,7 +114,7 @@ def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
     """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
-            "there is no pipeline's checkpoint", where=str(first), advice="Name the directory that a pipeline used"
+            "there is no checkpoint of a pipeline", where=str(first), advice="Name the directory that a pipeline used"
         )
 
     def prepare(copy: Path) -> None:
@@ -147,7 +147,7 @@ class MergeSpan:
         self._span = span
 
     def end(self, applied: Applied) -> None:
-        """Record what a merge did, or why it failed."""
+        """Record the result of a merge, or its error."""
         for counts in applied.counts.values():
             for operation in ("inserted", "updated", "deleted"):
                 self._span.set_attribute(f"headstream.rows.{operation}", getattr(counts, operation))
@@ -370,7 +370,7 @@ class ReplicatePipeline:
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in a thread of its own, and return at once: for notebooks.
+        """Run in its own thread, and return at once: for notebooks.
 
         Raises:
             InvalidInputError: it was started before; a pipeline runs once.
@@ -396,7 +396,7 @@ class ReplicatePipeline:
             timeout_s: Seconds to wait; None for unlimited.
 
         Returns:
-            The summary of the run; None if it goes on.
+            The summary of the run; None if it continues.
 
         Raises:
             InvalidInputError: it was not started.

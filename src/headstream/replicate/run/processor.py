@@ -13,9 +13,9 @@ import pyarrow as pa
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import WaitingBounds
+from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot, Release
-from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.between_batches import BetweenBatches
 from headstream.replicate.run.copies import Copies
 from headstream.replicate.run.decoded_storage import leave_out
@@ -43,7 +43,7 @@ class Processor:
             self.parking.note_read_again(self._now_us())
         self._read_again = self.parking.find_read_again()
         self._last_again: int | None = None
-        self.health = TableHealth(ledger)
+        self.health = FailingTables(ledger)
         self._schemas = SchemaStorage(context)
         self._stops = StoppedTables(context, self.health)
         self._loads = LoadWaits(context)
@@ -77,7 +77,7 @@ class Processor:
 
         Raises:
             ReplicateError: too many of a topic's messages are invalid and of no table, or too many wait; it must be reread.
-            StorageError: messages to set aside are not in the source any more; it must be reread.
+            StorageError: messages to set aside are no longer in the source; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)

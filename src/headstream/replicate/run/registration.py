@@ -1,4 +1,4 @@
-"""Registers the pipeline's tables in a catalog, in a thread of its own: a catalog that is slow or away delays no merge.
+"""Registers the pipeline's tables in a catalog, in its own thread: a catalog that is slow or unavailable delays no merge.
 
 a table has its first commit, or the run begins  ->  offered  ->  registered, or tried again after a pause
 """
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from headstream.replicate.engines.spark_catalog import SparkCatalog
 from headstream.replicate.engines.spark_store import require_store
 from headstream.replicate.parked.ledger import Table
-from headstream.replicate.run.attempts import Attempts
+from headstream.replicate.run.background_work import BackgroundWork
 from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.catalog_names import CatalogName, make_catalog_name, show_catalog_name
 from headstream.replicate.settings.config import ReplicateConfig
@@ -36,34 +36,34 @@ class Registration:
     def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float | None = None) -> None:
         self._register = register
         failure = "a table is not registered in the catalog"
-        self._attempts = Attempts(self._try, failure, "headstream-catalog", first_pause_s)
+        self._work = BackgroundWork(self._try, failure, "headstream-catalog", first_pause_s)
         self._entries: dict[Table, CatalogEntry] = {}
         self._registered: set[Table] = set()
 
     def offer(self, entries: Iterable[CatalogEntry]) -> None:
         """Register tables soon, unless they are registered or wait for it. A table without a commit must be offered again."""
-        with self._attempts.changed:
-            known = self._registered | self._attempts.waiting.keys()
+        with self._work.changed:
+            known = self._registered | self._work.waiting.keys()
             new = {entry.table: entry for entry in entries if entry.table not in known}
             self._entries |= new
-            self._attempts.ask(new)
+            self._work.ask(new)
 
     def status(self) -> dict[str, Any]:
         """Return the number of registered and of waiting tables, and those whose last attempt failed, as a JSON object."""
-        with self._attempts.changed:
+        with self._work.changed:
             failing = [
                 {"table": ".".join(table), "name": show_catalog_name(self._entries[table].name), "reason": reason}
-                for table, reason in sorted(self._attempts.reasons.items())
+                for table, reason in sorted(self._work.reasons.items())
             ]
-            return {"registered": len(self._registered), "waiting": len(self._attempts.waiting), "failing": failing}
+            return {"registered": len(self._registered), "waiting": len(self._work.waiting), "failing": failing}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end; see Attempts.finish()."""
-        self._attempts.finish("tables are not registered in the catalog", every_table=every_table)
+        """Try what waits once more, and end; see BackgroundWork.finish()."""
+        self._work.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:
         """End without further attempts."""
-        self._attempts.close()
+        self._work.close()
 
     def _try(self, table: Table) -> None:
         entry = self._entries[table]
@@ -90,7 +90,7 @@ class CatalogTables:
         self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Register tables soon; those with no name in the catalog, or registered already, are skipped."""
+        """Register tables soon; those with no name in the catalog, or already registered, are skipped."""
         if self._registration is not None:
             named = [table for table in tables if table in self._names]
             entries = [CatalogEntry(t, self._names[t], place_table(self._config.tables, *t)) for t in named]

@@ -98,7 +98,7 @@ def tables_of_schemas(schema_store: SchemaStore, targets: dict[str, Table]) -> C
 
 
 def _sum_parked_batches(ledger: Ledger, table_of: Callable[[str], Table | None]) -> dict[str, dict[str, Any]]:
-    """Return what is set aside of each table; that of unknown tables is under an empty name."""
+    """Return the parked messages of each table; unknown tables are under an empty name."""
     found: dict[str, dict[str, Any]] = {}
     for parked_batch in ledger.parked_batches(*_WAITING, "dead"):
         table = parked_batch.table or (None if parked_batch.schema_id is None else table_of(parked_batch.schema_id))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.replicate.decoding.mask_orders import MaskOrders
+from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.requests import Requests
-from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.transactions import waiting_transactions
 from headstream.replicate.schemas.schema_store import SchemaStore
@@ -100,7 +100,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
         if not transactions
         else {"wait_seconds": round((now_us - transactions[0].since_us) / 1e6, 3), "lacks": transactions[0].describe()}
     )
-    health = TableHealth(ledger)
+    health = FailingTables(ledger)
     status["failing_tables"] = [
         {
             "table": ".".join(found.table),

@@ -18,9 +18,9 @@ from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import DeadRates, Owner
+from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
-from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import PipelineContext, Unit
 
 _Dead: TypeAlias = dict[Owner, pa.Table]
@@ -34,7 +34,7 @@ _WAY_ON: Final = (
 class StoppedTables:
     """The stopped tables of one pipeline."""
 
-    def __init__(self, context: PipelineContext, health: TableHealth) -> None:
+    def __init__(self, context: PipelineContext, health: FailingTables) -> None:
         self._decoder = context.decoder
         self._health = health
         self._now_us = context.clock_us

@@ -27,7 +27,7 @@ class Summary:
         merges: Merges into tables.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.
-        tombstones: Messages with a null payload, which are passed over.
+        tombstones: Messages with a null payload, which are skipped.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
         incomplete_transactions: Transactions applied without all of their events, as the settings say.

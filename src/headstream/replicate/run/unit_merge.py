@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, change_coordinates, coordinates_table, leave_out, match_rows
 from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
-from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import NONE_REJECTED, PipelineContext, Unit
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
@@ -24,7 +24,7 @@ from headstream.replicate.tables.tables import Applied
 class UnitMerge:
     """Merges units of one pipeline; used by one thread at a time."""
 
-    def __init__(self, context: PipelineContext, health: TableHealth) -> None:
+    def __init__(self, context: PipelineContext, health: FailingTables) -> None:
         self._decoder = context.decoder
         self._checkpoint_store = context.checkpoint_store
         self._tables = context.tables
@@ -34,7 +34,7 @@ class UnitMerge:
         self._health = health
 
     def hold_tables(self, unit: Unit) -> Unit:
-        """Hold the changes of tables that are not merged into."""
+        """Hold back the changes of tables that cannot be merged now."""
         schemas = self._decoder.schemas(unit.decoded)
         held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
         if not held_schemas:

@@ -4,12 +4,12 @@
     01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)
     C3 01 | fingerprint u64, little-endian | record       Avro's single-object encoding
 
-A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVRO) in a directory alone, whose files are
+A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVRO) only in a directory, whose files are
 `<name>.avsc`. An explanation is a dict in JSON's types:
 
     size_bytes form schema type value note fault
 
-`note` says which input is missing, `fault` why the payload is invalid. Neither says where the schemas are: users read them. A
+`note` says which input is missing, `fault` why the payload is invalid. Neither gives the place of the schemas: users read them. A
 registry that does not answer is a warning in the log, with its URL.
 """
 
@@ -118,7 +118,7 @@ class AvroPayloads:
 
 
 def _read_fingerprints(directory: Path) -> dict[bytes, str]:
-    """Return the schemas of a directory by their fingerprints; files that are no schemas are passed over."""
+    """Return the schemas of a directory by their fingerprints; files that are not schemas are skipped."""
     try:
         from fastavro.schema import fingerprint, to_parsing_canonical_form
     except ImportError as error:

@@ -3,7 +3,7 @@
 A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. An id in a header
 (core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the schema store are `registry-<id>`, or
 `registry-<id>-<id of the key's schema>`, whose fields are the table's primary key; of Debezium's messages and keys
-`debezium-avro-<id>`, whose entry has the schema alone.
+`debezium-avro-<id>`, whose entry has only the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""Prefix of the ids of Debezium's own schemas: they are no tables' schemas, and their entries have no columns."""
+"""Prefix of the ids of Debezium's own schemas: they are not tables' schemas, and their entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 

@@ -126,7 +126,7 @@ class SchemaCatalog:
     def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> StoredSchema | Missing:
         if own_schema is None:
             if not schema_id:
-                raise SchemaError("the message has neither a schema id nor a schema of its own")
+                raise SchemaError("the message has neither a schema id nor an embedded schema")
             return self._find_placed(schema_id, topic)
         try:
             record = parse_schema(own_schema)
@@ -143,7 +143,7 @@ class SchemaCatalog:
         return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
 
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
-        """Return the schemas of a table that rows of some columns can be of, the likeliest first, for JSON.
+        """Return the schemas of a table that rows of the given columns can be of, the likeliest first, for JSON.
 
         The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
         those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
@@ -160,7 +160,7 @@ class SchemaCatalog:
     def _find_versions(
         self, schema: str, table: str, names: Iterable[str], *, spelled: bool = False
     ) -> list[StoredSchema] | list[Missing]:
-        """Return the versions of a table that have some columns; in the same spelling, or in one that is legal in Avro."""
+        """Return the versions of a table with the given columns, spelled the same, or as names legal in Avro."""
         history = self._schema_store.history(schema, table)[::-1]
         if history and not self._options.rules.wants(schema, table):
             return history[:1]
@@ -262,12 +262,12 @@ class SchemaCatalog:
         name = f"{target[0]}.{target[1]}"
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
-                f"the target {name} is that of the source table {owner.schema}.{owner.table} already",
+                f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
                 advice="Give each source table a target of its own: target",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
-                f"the table {name} is captured by the task {owner.task!r} of {owner.server!r} already, and now by "
+                f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
                 f"{lineage.task!r} of {lineage.server!r} too",
                 advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
             )

@@ -195,7 +195,7 @@ class SchemaStore:
         return new
 
     def adopt(self, entry: StoredSchema) -> None:
-        """Store a schema whose id follows from its columns, unless it is stored already.
+        """Store a schema whose id follows from its columns, unless it is already stored.
 
         Raises:
             StorageError: the operating system refused the file.

@@ -331,7 +331,7 @@ class _SettingsLoader:
         rules = []
         tables = document.get("table", {})
         if not isinstance(tables, dict):
-            self._note(("table",), 'it is a section of its own for each pattern, [table."shop.*"]')
+            self._note(("table",), 'it needs one section per pattern, [table."shop.*"]')
             tables = {}
         for pattern, section in tables.items():
             found = self._section({pattern: section}, pattern, readers, ("table",)) or {}

@@ -18,7 +18,7 @@ class IcebergSettings:
     """Iceberg tables beside the Delta tables, with the same data files.
 
     Args:
-        catalog: Properties of pyiceberg's catalog, `type`, `uri` and the like, in a section of its own, `[iceberg.catalog]`;
+        catalog: Properties of pyiceberg's catalog, `type`, `uri` and the like, in its own section, `[iceberg.catalog]`;
             `name` there is the catalog's name, by default `default`. Or only a name, as text: that of a catalog in pyiceberg's
             own configuration.
         namespace: Template of the namespace, with the target's {schema} and {table}; dots divide its levels.

@@ -145,7 +145,7 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     problems = []
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:
-        problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
+        problems.append(("cluster_by", f"the files are already partitioned by {both[0]!r}"))
     own = [name for name in settings.get("partition_by", ()) if name.lower().startswith("_hs_") or not name]
     if own:
         problems.append(

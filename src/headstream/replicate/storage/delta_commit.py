@@ -2,7 +2,7 @@
 
     data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    the table has them
 
-Where N+1 exists, the writer that came first may have changed the same rows: Conflict. It is no conflict if that commit is this
+Where N+1 exists, the writer that came first may have changed the same rows: Conflict. It is not a conflict if that commit is this
 one, whose answer was lost.
 """
 

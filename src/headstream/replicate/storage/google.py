@@ -104,11 +104,11 @@ class GoogleAccess(StoreAccess):
         else:
             keys = "of [storage]" if self.storage.service_account is not None else "of GOOGLE_APPLICATION_CREDENTIALS"
         if own.endpoint is not None:
-            keys = "none, as with any endpoint of one's own"
+            keys = "none, as with any custom endpoint"
         return f"endpoint {own.endpoint or 'Google'}, credentials {keys}"
 
     def _config(self, settings: StorageSettings) -> dict[str, str]:
-        """Return the client's settings; with an endpoint of one's own, an emulator's, requests are not signed."""
+        """Return the client's settings; with a custom endpoint, an emulator's, requests are not signed."""
         if settings.endpoint is not None:
             unsigned = {"gcs_base_url": settings.endpoint, "disable_oauth": True}
             key = {"client_email": "", "private_key": "", "private_key_id": "", **unsigned}

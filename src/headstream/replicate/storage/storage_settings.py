@@ -58,7 +58,7 @@ class StorageSettings:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             lacks = "secret_access_key" if self.secret_access_key is None else "access_key_id"
             raise InvalidOptionError(
-                f"the object store's {lacks} is missing", where="storage", advice="Give both, or neither: see the environment's"
+                f"the object store's {lacks} is missing", where="storage", advice="Give both, or neither to use the environment's"
             )
         if self.session_token is not None and self.access_key_id is None:
             raise InvalidOptionError(
@@ -90,5 +90,5 @@ def _check_endpoint(endpoint: str) -> None:
         raise InvalidOptionError(
             "the endpoint of the object store has more than a host, a port and a path",
             where="storage",
-            advice="Credentials are settings of their own, such as access_key_id, or variables of the environment",
+            advice="Credentials are separate settings, such as access_key_id, or variables of the environment",
         )

@@ -114,7 +114,7 @@ class StoreAccess(ABC):
 
     @property
     def hadoop_logins(self) -> tuple[str, ...]:
-        """Hadoop's settings by which a session has a login of its own, instead of the machine's identity."""
+        """Hadoop's settings by which a session has its own login, instead of the machine's identity."""
         return ()
 
     @abstractmethod

@@ -48,7 +48,7 @@ class StoreFiles:
             return self._client().has_any(self._place.key)
 
     def names(self, after: str = "") -> list[str]:
-        """Return the names of the objects below the place that come after one, in order; deeper levels with their slashes."""
+        """Return the sorted names of the objects below the place after `after`, with the slashes of deeper levels."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().names(self._place.key, after)
 

@@ -313,7 +313,7 @@ class TargetTables:
                 table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load, as its next change otherwise does; remove_vanished_rows() removes the rows that it lacks."""
+        """End a table's load before its next change does; remove_vanished_rows() then removes the rows missing from the load."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
@@ -363,7 +363,7 @@ class TargetTables:
 def _group(
     schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
-    """Return the changes of some schemas of one structure: where they are stored, unless some are in the driver."""
+    """Return the changes of the given schemas of one structure: where they are stored, unless some are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
     local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
     on_executors = [part for part in kept if isinstance(part, SparkChanges)]

@@ -322,7 +322,7 @@ class TargetTable:
         return True
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
-        """Open the table by its settings, without settings as before or by its stored rows; nothing of a failed merge remains."""
+        """Open the table by its settings, without settings as before or by its stored rows; a failed merge leaves no trace."""
         if self._table is not None and settings in (None, self._settings):
             self._table.decide()
             return self._table

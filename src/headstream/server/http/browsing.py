@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _EVERY_STATE: Final = tuple(range(1, 256))
 _SCANNED_BYTES: Final = 4 << 20
-"""Most bytes that one request reads: a search goes on with the next request, so that it can be cancelled."""
+"""Most bytes that one request reads: a search continues with the next request, so that it can be cancelled."""
 
 _SCANNED_COUNT: Final = 20_000
 _KINDS: Final = {kind.name.lower(): kind for kind in PollingKind if kind is not PollingKind.NEXT}

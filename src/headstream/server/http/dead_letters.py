@@ -1,6 +1,6 @@
 """Dead letters over HTTP: counted by reason, sent back and discarded, a bounded part of one partition in each request.
 
-Nothing goes on between two requests: the caller shows the progress, and stops by sending no further request.
+Nothing happens between two requests: the caller shows the progress, and stops by sending no further request.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 
 _REMAINING: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
-"""Transitions that are no deliveries of messages: they have metrics of their own."""
+"""Transitions that are not deliveries of messages: they have their own metrics."""
 _LABELS: Final = ["stream", "topic", "group"]
 
 

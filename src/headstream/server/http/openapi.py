@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from headstream.core.wire.codes import TABLE, Code, CodeEntry, Route
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.fields import RecordField, fields_of
 from headstream.core.wire.records import BINARY, NOTHING, Command
 from headstream.core.wire.schemas import Schema, Schemas
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import COMMANDS
 from headstream.server.http.routes import PageRoute
 from headstream.server.http.views import VIEWS, View
 from headstream.version import __version__

@@ -27,6 +27,7 @@ from headstream.broker.commands.messages import JSON_BYTES, begin_wait, searches
 from headstream.broker.commands.table import codes_where
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.sessions import LoggedIn, Login
 from headstream.core.wire.commands.tokens import LoginWithToken
@@ -38,7 +39,6 @@ from headstream.core.wire.refusals import status_of
 from headstream.core.wire.route_matching import FoundRoute, find_methods, find_route
 from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import COMMANDS
 from headstream.core.wire.vsr import http as vsr_http
 from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
 from headstream.server.config.http_settings import CorsSettings, HttpSettings

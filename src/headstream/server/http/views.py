@@ -7,7 +7,7 @@
     GET .../messages/{offset}/payload    a whole payload, as a file
     GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
     GET .../letters/reasons       dead letters by origin, group and reason
-    POST .../letters/redrive      dead letters back to where they came from, a part at a time
+    POST .../letters/redrive      dead letters back to their original topics, a part at a time
     POST .../letters/discard      dead letters marked for deletion
     GET /open/pipelines           the state of Replicate pipelines
     GET /console/session          the logged-in user, and the server's version
@@ -112,7 +112,7 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/letters/redrive",
-        "Send dead letters back to where they came from, for about a second.",
+        "Send dead letters back to their original topics, for about a second.",
         redrive_letters,
         method="POST",
         body=REDRIVING,

@@ -3,7 +3,7 @@
     bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: here, on a thread, or waiting -> pieces -> a write
 
 While a request is answered, the next ones are received as far as the buffer has room. Requests that were received together and
-need not wait are answered together, with one write. What a client can hold is so a buffer, the responses to the requests in it
+need not wait are answered together, with one write. So a client holds at most one buffer, the responses to its requests
 and a full write buffer, within the memory budget of all transports.
 """
 

@@ -76,7 +76,7 @@ def _log_in(call: Call) -> bytes:
     try:
         acting_as, username, password = call.request["auth_bytes"].decode("utf-8").split("\0")
     except (UnicodeDecodeError, ValueError):
-        raise AuthenticationError("these are no credentials of PLAIN") from None
+        raise AuthenticationError("these are not credentials of PLAIN") from None
     if acting_as not in ("", username):
         raise AuthenticationError("users act as themselves")
     command = Login(username, password)

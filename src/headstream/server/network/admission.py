@@ -4,7 +4,7 @@
             for the next rounds. Users' requests are served in each round, so they never wait for more than those few
     paces   connections of one address beyond its rate are accepted later, each at its time
 
-Nothing of it keeps the loop idle: without other work the rounds follow each other at once.
+Waiting never keeps the loop idle: without other work the next round follows immediately.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UnauthenticatedTurns:
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after functions that wait already; it takes its turns itself."""
+        """Call a function in a later round, after functions that already wait; it takes its turns itself."""
         self._waiting.append(function)
         self._schedule()
 

@@ -113,7 +113,7 @@ class MemoryBudget:
 
     @property
     def is_tight(self) -> bool:
-        """Whether most of it is held."""
+        """Whether most of the budget is reserved."""
         return self.held_bytes > self.total_bytes * _TIGHT_SHARE
 
     def take_relief(self) -> bool:

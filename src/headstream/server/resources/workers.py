@@ -2,7 +2,7 @@
 
 scans       what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
 work        what waits for a disk, changes directories, or is big enough to be worth another core
-passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has threads of its own,
+passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has its own threads,
             half as many as there are cores, so that the event loop has one; they serve users and addresses in turn, each
             connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is the
             others': a thread of low priority that has the interpreter's lock and no core would keep it from all

@@ -77,7 +77,7 @@ class HeaderDecoder:
         Args:
             headers: Of the type kafka_headers_type; null is empty.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: For each declared column, of rows that have raw headers alone, and here none: the values of a BINARY column;
+            raw: For each declared column, of rows that have only raw headers, and here none: the values of a BINARY column;
                 whether there is a value of another one, where the column is null. Or empty.
 
         Raises:

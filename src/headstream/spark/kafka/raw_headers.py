@@ -9,7 +9,7 @@ A list of headers is copied into Arrow and decoded there, which takes longer tha
 A record whose headers possibly have kinds goes to Python whole, so the values are those that the kernels
 produce from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
 
-Each expression is a column of its own below the Arrow function, whose arguments Spark would otherwise evaluate anew wherever they
+Each expression is a separate column below the Arrow function, whose arguments Spark would otherwise evaluate again wherever they
 occur. Expressions above the function use its result alone: Spark's optimizer loses a column of structs that is used both
 above and below such a function (4.2: INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND).
 """
@@ -43,7 +43,7 @@ _CONVENTIONS: Final = ("spring_", "kafka_", "__connect.", "ce_", "content-type")
 
 
 class RawHeaders:
-    """The expressions for some declared header columns, over the columns of Spark's Kafka source.
+    """The expressions for the declared header columns, over the columns of Spark's Kafka source.
 
     Args:
         fail_on_mismatch: Whether a header that does not fit its column is an error, for which Python decodes every record.

@@ -169,7 +169,7 @@ def register(spark: SparkSession) -> None:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop a session and its JVM, and wait for both; `spark.stop()` leaves the JVM until Python exits.
+    """Stop a session and its JVM, and wait for both; `spark.stop()` leaves the JVM running until Python exits.
 
     Args:
         spark: The session returned by session().
@@ -335,7 +335,7 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
         "spark.python.daemon.module": "headstream.spark.workers.daemon",
         # Each session takes a port for its web page, from 4040 on; Spark fails after 16 used ones.
         "spark.port.maxRetries": "200",
-        # 200 and 50 are for clusters: here each is a task of its own, and costs more than its work.
+        # 200 and 50 are for clusters: here each is its own task, and costs more than its work.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
     }

@@ -74,7 +74,7 @@ def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
 
 
 def find_missing_jars() -> str:
-    """Return what lacks where there are no jars for the installed pyspark; empty if there are."""
+    """Return the problem if there are no jars for the installed pyspark; empty if there are."""
     import pyspark
 
     if pyspark.__version__.startswith(f"{SPARK_VERSION}."):

@@ -113,7 +113,7 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
             raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Make it {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name one so, with AS")
+        raise InvalidOptionError(f"no column payload among {', '.join(types) or 'none'}", advice="Name one payload, with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError("no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic')
     unknown = [name for name in types if name not in found.values() and name not in taken]
@@ -152,7 +152,7 @@ def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataTyp
     """Return the header of a column in headerColumns, of the wanted kind, or else of the kind that fits the type."""
     column = lower.get(name.lower())
     if column is None:
-        raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"There is {', '.join(types)}")
+        raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")
     kind = _kind_of(types[column])
     if kind is None:
         advice = "Cast it: a time to STRING, or to BIGINT with unix_micros(); a DECIMAL with a scale to STRING or DOUBLE"

@@ -107,7 +107,7 @@ def _kind_codes(names: pa.Array, keys: pa.Array) -> pa.Array:
     if codes.null_count:
         at = pc.index(pc.is_null(codes), True).as_py()
         known = ", ".join(KIND_NAMES.values())
-        raise HeaderError(f"header {keys[at].as_py()!r} is of kind {names[at].as_py()}", advice=f"There is {known}")
+        raise HeaderError(f"header {keys[at].as_py()!r} is of kind {names[at].as_py()}", advice=f"Use one of {known}")
     return codes.cast(pa.uint8())
 
 

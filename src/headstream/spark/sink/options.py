@@ -63,7 +63,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     for name in given:
         if name not in known and name not in _OPTIONS_OF_SPARK:
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(OPTION_NAMES)}"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
     return SinkOptions(
         log=parse_log(given),
@@ -112,7 +112,7 @@ def _kind(text: str | None) -> HeaderKind | None:
         return HeaderKind[text.upper()]
     except KeyError:
         kinds = ", ".join(kind.name.lower() for kind in HeaderKind)
-        raise InvalidOptionError(f"headerColumns: {text} is not a kind of header", advice=f"There is {kinds}") from None
+        raise InvalidOptionError(f"headerColumns: {text} is not a kind of header", advice=f"Use one of {kinds}") from None
 
 
 def _path(text: str | None) -> str | None:

@@ -76,7 +76,7 @@ class ServerSink:
                 f"epoch {manifest.epoch} was not committed: the server has committed epoch {committed} of writer "
                 f"{manifest.writer!r}",
                 where=self.where,
-                advice="Nothing of it was written: restart the query with a new checkpoint",
+                advice="Nothing was written: restart the query with a new checkpoint",
             )
 
     def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:

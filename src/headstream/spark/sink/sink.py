@@ -150,11 +150,11 @@ class HeadstreamWriter(DataSourceArrowWriter):
         return self._sink.stage(self._writer, self._epoch, _task().partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Append what the tasks have staged."""
+        """Append the tasks' staged files."""
         self._sink.commit(_present(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks have staged."""
+        """Remove the tasks' staged files."""
         self._sink.abort(self._writer, self._epoch, _present(messages))
 
 
@@ -185,11 +185,11 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
         return self._sink.stage(query, int(batch), context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Append what the tasks have staged."""
+        """Append the tasks' staged files."""
         self._sink.commit(_present(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove what the tasks have staged; failed tasks have removed theirs."""
+        """Remove the tasks' staged files; failed tasks have removed theirs."""
         ordered = _present(messages)
         if ordered:
             self._sink.abort(ordered[0].writer, ordered[0].epoch, ordered)

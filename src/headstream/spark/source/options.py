@@ -16,7 +16,7 @@ minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
 Names and meanings are as in Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
-message by default. Kafka's begin at the latest, which silently skips messages sent before the query's first run;
+message by default. Kafka's source begins at the latest, which silently skips messages sent before the query's first run;
 here that has to be requested.
 """
 
@@ -114,10 +114,10 @@ class SourceOptions:
         """Reject options that only streams support."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
+                raise InvalidOptionError(f"{option} is only for streams", advice="Limit a batch read by endingOffsets")
         if self.starting.at == "latest":
             raise InvalidOptionError(
-                "startingOffsets=latest leaves a batch nothing to read", advice="Use earliest, or offsets by partition"
+                "startingOffsets=latest leaves nothing to read in a batch query", advice="Use earliest, or offsets by partition"
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
@@ -141,7 +141,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for name in given:
         if name not in known and name != "path":
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(OPTION_NAMES)}"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
     subscription = parse_subscription(given)
     states = parse_states(given.get("states", "available"))
@@ -173,7 +173,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
     mismatch = given.get("headermismatch", "null").strip().lower()
     if "headercolumns" not in given:
         if "headermismatch" in given:
-            raise InvalidOptionError("headerMismatch is for headerColumns, which is not given")
+            raise InvalidOptionError("headerMismatch needs headerColumns, which is not given")
         return RowShape(columns, headers)
     if mismatch not in ("null", "fail"):
         raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")
@@ -203,11 +203,11 @@ def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tu
     for name in names:
         if name not in there:
             what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
-            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"There is {', '.join(there)}")
+            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"Use one of {', '.join(there)}")
     if len(set(names)) < len(names):
-        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"There is {', '.join(there)}")
+        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"Use one of {', '.join(there)}")
     if not names and not may_be_none:
-        raise InvalidOptionError(f"columns={text} names no column", advice=f"There is {', '.join(there)}, and headerColumns")
+        raise InvalidOptionError(f"columns={text} names no column", advice=f"Use one of {', '.join(there)}, and headerColumns")
     return names
 
 

@@ -3,7 +3,7 @@
     Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
 A follower is DirectoryFollower for a log in a directory, which applies a filter here, and ServerFollower (server_reader.py) for
-one behind a server, which applies it there. This imports the codec and the segments, and nothing of the log's writer.
+one behind a server, which applies it there. This imports the codec and the segments, and no part of the log's writer.
 """
 
 from __future__ import annotations

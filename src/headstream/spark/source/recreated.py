@@ -1,4 +1,4 @@
-"""Goes on after topics were deleted and created again: their positions begin anew, and the rest of the checkpoint stays.
+"""Continues after topics were deleted and created again: their positions begin again, and the rest of the checkpoint stays.
 
 Spark's query continues after its newest micro-batch. So a micro-batch without messages is added to the query's files, which ends
 where the newest finished one has ended, but for the topics that are new: those begin at their first message. The messages of

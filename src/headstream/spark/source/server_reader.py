@@ -100,7 +100,7 @@ class ServerFollower:
     def _read_filtered(
         self, from_offset: int, until_offset: int, where: Filter, states: frozenset[int] | None
     ) -> Iterator[Matching]:
-        """Yield what the server finds; an older server, which knows no filters, sends everything."""
+        """Yield the server's findings; an older server, which knows no filters, sends everything."""
         offset = from_offset
         try:
             for polled in self._polls(from_offset, until_offset, where, states):

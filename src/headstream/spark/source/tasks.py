@@ -11,7 +11,7 @@ from headstream.spark.source.offsets import Available, OffsetRange, TopicPartiti
 MESSAGE_BYTES: Final = 512
 """Bytes that cost about as much to read as a message: the cost unit is a message, or this many bytes."""
 SMALL_COST: Final = 10_000
-"""Cost below which a range is not worth a task of its own: it fits one Arrow batch."""
+"""Cost below which a range is not worth its own task: it fits one Arrow batch."""
 LARGE_COST: Final = 500_000
 """The highest cost of a task: about half a second, so that one big partition keeps every core busy."""
 
@@ -79,7 +79,7 @@ def plan_tasks(
     """Return the tasks: big ranges are split, small ones combined.
 
     Args:
-        min_partitions: Minimum number of tasks, as far as there are offsets for them; None is the fewest that perform well.
+        min_partitions: Minimum number of tasks, as far as there are offsets for them; None chooses the fewest that perform well.
         size_of: Returns about how many stored bytes a range has: big messages make smaller tasks.
     """
     costs = {part: max(part.count, size_of(part) // MESSAGE_BYTES) for part in ranges}

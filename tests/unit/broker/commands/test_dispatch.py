@@ -13,12 +13,12 @@ import pytest
 
 from headstream.broker.commands.requests import answer_request
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.tokens import CreateToken, ListTokens
 from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic, GetTopic
 from headstream.core.wire.commands.users import GetUser, UserStatus
-from headstream.core.wire.table import COMMANDS
 from headstream.errors import HeadstreamError, PermissionDeniedError
 from tests.support.server.servers import Peer, Server
 

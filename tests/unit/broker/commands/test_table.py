@@ -5,8 +5,8 @@ from __future__ import annotations
 from headstream.broker.commands.requests import READS, WAITS
 from headstream.broker.commands.table import ROWS, codes_where
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.fields import fields_of
-from headstream.core.wire.table import COMMANDS
 
 
 def test_rows_answer_every_command_of_the_protocol_once() -> None:

@@ -32,7 +32,7 @@ def test_secrets_are_kept_where_nobody_else_reads_and_never_shown() -> None:
 def test_context_is_refused_when_its_name_or_url_is_invalid() -> None:
     run("context", "create", "a", "file:///tmp/x")
     for arguments, text in (
-        (("create", "a", "file:///tmp/y"), "the context 'a' exists already"),
+        (("create", "a", "file:///tmp/y"), "the context 'a' already exists"),
         (("use", "b"), "there is no context 'b'"),
         (("update", "b", "file:///tmp/y"), "there is no context 'b'"),
         (("create", "b", "nothing"), "this is not a URL"),

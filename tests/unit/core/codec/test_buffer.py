@@ -67,7 +67,7 @@ def test_reader_says_where_a_text_stops_being_utf8() -> None:
 
 
 def test_reader_refuses_bytes_that_are_left_over() -> None:
-    with pytest.raises(DecodeError, match="2 bytes too many after the command at byte 1"):
+    with pytest.raises(DecodeError, match="2 unexpected bytes after the command at byte 1"):
         Reader(b"abc", 1).pull_end("the command")
 
 

@@ -12,12 +12,12 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.route_matching import find_route
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError
 
 ALICE = offsets.ConsumerRef(ConsumerKind.CONSUMER, "alice")

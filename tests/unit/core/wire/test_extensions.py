@@ -17,6 +17,7 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.codes import TABLE
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions import (
     deliveries,
@@ -32,7 +33,6 @@ from headstream.core.wire.extensions import (
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.route_matching import find_route
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
 
 BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")

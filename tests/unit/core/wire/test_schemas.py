@@ -9,10 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from headstream.core.wire.codes import TABLE
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.records import NOTHING, Command
 from headstream.core.wire.schemas import Schema, Schemas
-from headstream.core.wire.table import COMMANDS
 from headstream.errors import DecodeError
 from tests.unit.core.wire import test_commands, test_extensions
 

@@ -256,7 +256,7 @@ def test_what_follows_the_last_whole_send_is_set_aside(suffix: str, caplog: pyte
     aside = files.open_read(f"{path}.rest-{hole}")
     assert aside is not None
     assert aside.size_bytes() == size
-    assert f"{path}.rest-{hole}: {size} bytes from byte {hole} on are no whole sends" in caplog.text
+    assert f"{path}.rest-{hole}: {size} bytes from byte {hole} on are not whole sends" in caplog.text
 
 
 @pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEX_SUFFIX])

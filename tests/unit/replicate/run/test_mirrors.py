@@ -19,7 +19,7 @@ from headstream.replicate.iceberg import access
 from headstream.replicate.iceberg import catalog as catalog_module
 from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.run import mirrors as mirrors_module
-from headstream.replicate.run.attempts import ATTEMPT_S
+from headstream.replicate.run.background_work import ATTEMPT_S
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
@@ -105,9 +105,9 @@ def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
     assert found["lag_seconds"] > 0
     assert mirrors.status()["waiting"] == 1
     is_up.set()
-    changed = mirrors._attempts.changed
+    changed = mirrors._work.changed
     with changed:
-        assert changed.wait_for(lambda: not mirrors._attempts.waiting, 10)
+        assert changed.wait_for(lambda: not mirrors._work.waiting, 10)
     assert mirrors.may_vacuum(ORDERS, wait=True)
     assert mirrors.status()["waiting"] == 0
     assert [record.getMessage() for record in caplog.records] == [

@@ -117,7 +117,7 @@ def test_processor_ends_when_the_source_has_lost_messages_that_were_not_applied(
     raw = work.raw([data_message(table, make_change(1)), b"not a message", data_message(table, make_change(2))])
     with monkeypatch.context() as patch:
         break_table(patch, "kit")
-        with pytest.raises(StorageError, match="1 messages that were not applied are not in the source any more"):
+        with pytest.raises(StorageError, match="1 messages that were not applied are no longer in the source"):
             work.processor.process(work.decoder.decode(raw.combine_chunks().to_batches()[0]), lambda wanted: raw.slice(1), 1)
     work.process(raw.slice(1), 1)  # as the source has it now
     assert work.dead_count() == 1

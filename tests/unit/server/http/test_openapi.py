@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from headstream.core.wire.codes import TABLE
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.tokens import RawToken
 from headstream.core.wire.fields import fields_of
-from headstream.core.wire.table import COMMANDS
 from headstream.server.http.openapi import describe
 from headstream.server.http.routes import PageRoute
 from headstream.server.http.views import VIEWS

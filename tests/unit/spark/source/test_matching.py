@@ -14,7 +14,7 @@ import pytest
 
 import headstream as hs
 from headstream.core.wire.codes import Code
-from headstream.core.wire.table import COMMANDS
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.errors import HeaderError, InvalidOptionError, LogError, OffsetOutOfRangeError
 from headstream.log.segments.follower import PartitionFollower
 from headstream.spark.source.options import parse_options

@@ -116,7 +116,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "headers": "list"}, "headers=list"),
         ({**LEAST, "headerColumns": "a TIME"}, "a cannot be of type TIME"),
         ({**LEAST, "headerColumns": "Payload STRING"}, "names 'Payload', which is also a column of the source"),
-        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch is for headerColumns"),
+        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch needs headerColumns"),
         ({**LEAST, "headerColumns": "a INT", "headerMismatch": "drop"}, "headerMismatch=drop"),
         ({**LEAST, "states": "gone"}, "states: 'gone'"),
         ({**LEAST, "states": ","}, "names no state"),
@@ -152,7 +152,7 @@ def test_parse_options_refuses_a_url_that_spark_cannot_read(url: str) -> None:
 
 
 def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round() -> None:
-    with pytest.raises(InvalidInputError, match="maxOffsetsPerTrigger is for streams"):
+    with pytest.raises(InvalidInputError, match="maxOffsetsPerTrigger is only for streams"):
         parse_options({**LEAST, "maxOffsetsPerTrigger": "5"}).check_batch()
     with pytest.raises(InvalidInputError, match="startingOffsets=latest"):
         parse_options({**LEAST, "startingOffsets": "latest"}).check_batch()
@@ -160,7 +160,7 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
         parse_options({**LEAST, "endingOffsets": "latest"}).check_stream()
     with pytest.raises(InvalidInputError, match="endingTimestamp is for batch reads"):
         parse_options({**LEAST, "endingTimestamp": "5"}).check_stream()
-    with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is for streams"):
+    with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is only for streams"):
         parse_options({**LEAST, "maxBytesPerTrigger": "5"}).check_batch()
     with pytest.raises(InvalidInputError, match=r"minOffsetsPerTrigger needs Spark 4\.2"):
         parse_options({**LEAST, "minOffsetsPerTrigger": "5"}).check_stream(has_limits=False)

@@ -140,12 +140,12 @@ class Track:
         return []
 
     def pass_over(self, next_offset: int) -> None:
-        """Record that messages before an offset were passed over."""
+        """Record that messages before an offset were skipped."""
         self._pass(next_offset)
         self._done_until = max(self._done_until, next_offset)
 
     def _pass(self, next_offset: int) -> None:
-        """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
+        """Advance to an offset; unfinished messages before it are done: hidden for all, removed, or filtered out."""
         for each in self._reported.within(self.begun_until, next_offset):
             self._reported.remove(*each)
             self._passed.add(*each)

@@ -163,7 +163,7 @@ class Leasing:
         return True
 
     def fetch_leased(self) -> bool:
-        """Fetch messages that are leased already until some are buffered, and return whether some are."""
+        """Fetch messages that are already leased until some are buffered, and return whether some are."""
         while not self.holding.buffer and self.holding.unfetched:
             self._fetch_unfetched()
         return bool(self.holding.buffer)

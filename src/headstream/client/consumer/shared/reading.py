@@ -124,7 +124,7 @@ class SharedReading(Reading, LeaseSettler):
         return messages
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages. Their leases go on."""
+        """Undo the delivery of messages. Their leases continue."""
         for message in reversed(messages):
             if self._leasing.put_back(message) and self._transforming is not None:
                 self._transforming.put_back(message)

@@ -124,7 +124,7 @@ def parse_kafka_address(
         if name not in KAFKA_OPTIONS:
             raise InvalidOptionError(
                 f"connect() has no option {name!r} for Kafka",
-                advice=f"There is {', '.join(KAFKA_OPTIONS)}, and Kafka's own as kafka.*",
+                advice=f"Use one of {', '.join(KAFKA_OPTIONS)}, and Kafka's own as kafka.*",
             )
     for name in settings:
         if name in _FIXED:

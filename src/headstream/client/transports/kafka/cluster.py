@@ -1,4 +1,4 @@
-"""Cluster: requests to a Kafka cluster, by the admin API of confluent-kafka, repeated while a leader or coordinator is away."""
+"""Cluster: requests to a Kafka cluster, by the admin API of confluent-kafka, repeated while a leader or coordinator is down."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Cluster:
                 if not does_pass or time.monotonic() + _PAUSE_S > until_s:
                     raise refused(error, where) from None
             self.pause()
-            with suppress(KafkaException):  # librdkafka may wait for a controller or leader that is away: look who it is now
+            with suppress(KafkaException):  # librdkafka may wait for a controller or leader that is down: find the current one
                 self.admin.list_topics(timeout=_LIST_S)
 
     def note_created(self, topic: TopicName) -> None:

@@ -125,7 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(f"this is not a member of the group {member.group!r} any more", advice="Join again") from None
+            raise RebalancedError(f"this is no longer a member of the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go."""
@@ -144,7 +144,7 @@ class KafkaGroups:
         return self._membership(member).generation != generation
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Release partitions that others wait for, and return the member's."""
+        """Release partitions that other members wait for, and return this member's partitions."""
         return self._membership(member).report(list(released), is_resting=is_resting)
 
     def commit(

@@ -309,7 +309,7 @@ class KafkaMembership:
         """Return the error of a commit in lost partitions; one that was sent before can have succeeded without an answer."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may be committed or not: it is not the member's any more in the group"
+                f"partition {_listed(partitions)} may be committed or not: it is no longer the member's in the group"
                 f" {self.group!r}",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or to another one",

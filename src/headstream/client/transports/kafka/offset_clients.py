@@ -1,6 +1,6 @@
 """Clients that read and commit a group's offsets without being its member: one Kafka consumer per group, never subscribed.
 
-The admin API has such requests too, but librdkafka sends those to a group's former coordinator while that is away, and can
+The admin API has such requests too, but librdkafka sends those to a group's former coordinator while that is unavailable, and can
 abort the process then; a consumer looks for the new coordinator.
 """
 
@@ -88,7 +88,7 @@ class OffsetClients:
 
 
 def _run(call: Callable[[Any], list[TopicPartition]], consumer: Any) -> Future[list[TopicPartition]]:
-    """Make a call in a thread of its own, so that the caller's wait for it can be interrupted."""
+    """Make a call in its own thread, so that the caller's wait for it can be interrupted."""
     future: Future[list[TopicPartition]] = Future()
 
     def run() -> None:

@@ -102,7 +102,7 @@ class PartitionReader:
         return self._consumer
 
     def has_records(self, partitions: Iterable[tuple[str, int]]) -> bool:
-        """Return whether one of some partitions has buffered records or an error."""
+        """Return whether one of the given partitions has buffered records or an error."""
         found = (self._partitions.get(each) for each in partitions)
         return any(state is not None and (state.records or state.error is not None) for state in found)
 

@@ -78,7 +78,7 @@ class KafkaTopics:
         except AlreadyExistsError as error:
             if if_not_exists:
                 return self.get(name)
-            raise AlreadyExistsError(f"the topic {str(name)!r} exists already", advice="Choose another name") from error
+            raise AlreadyExistsError(f"the topic {str(name)!r} already exists", advice="Choose another name") from error
         self._cluster.note_created(name)
         self._wait(spelled, partitions)
         return self.get(name)
@@ -213,7 +213,7 @@ class KafkaTopics:
         )
 
     def purge(self, name: TopicName) -> None:
-        """Delete the messages of a topic; offsets go on from where they are."""
+        """Delete the messages of a topic; offsets continue."""
         spelled = self._known(name)
         _, ends = self._cluster.ends((spelled, number) for number in range(self._cluster.count_partitions(name)))
         wanted = [TopicPartition(topic, number, end) for (topic, number), end in ends.items() if end]
@@ -232,7 +232,7 @@ class KafkaStreams:
         """Refuse: a stream of Kafka's exists while it has a topic."""
         check_name(name, "stream")
         if any(stream.name == name for stream in self.list()):
-            raise AlreadyExistsError(f"the stream {name!r} exists already", advice="Choose another name")
+            raise AlreadyExistsError(f"the stream {name!r} already exists", advice="Choose another name")
         raise unsupported("Kafka has no streams without topics", f"Create a topic: {name}/... makes its stream")
 
     def get(self, name: str) -> Stream:

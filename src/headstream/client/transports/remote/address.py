@@ -140,7 +140,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in kinds:
             what = "a server's URL has no such option" if "@" in name + text else f"a server's URL has no option {name!r}"
-            raise InvalidOptionError(what, advice=f"There is {', '.join(kinds)}")
+            raise InvalidOptionError(what, advice=f"Use one of {', '.join(kinds)}")
         parsed[name] = _read_option(name, text, str(kinds[name]))
     options = RemoteOptions(**(parsed | dict(given)))
     if parts.scheme in ("https", "quic"):
@@ -148,7 +148,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("options of TLS without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options given without TLS", advice="Add tls=true")
     return options
 
 

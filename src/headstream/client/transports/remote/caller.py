@@ -265,7 +265,7 @@ class Caller:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
 
     def close(self) -> None:
-        """Close all connections, those in use after their call; a second call does nothing."""
+        """Close all connections, busy ones after their call; a second call does nothing."""
         self._closing.set()
         with self._lock:
             idle, self._idle = self._idle, []
@@ -289,7 +289,7 @@ class Pending(Generic[_R]):
         """Return the reply; if the connection broke, the command is sent again. Once only."""
         connection, self._connection = self._connection, None
         if connection is None:
-            raise ClosedError("the request was cancelled", advice="Ask again")
+            raise ClosedError("the request was cancelled", advice="Send it again")
         self._caller.use(connection)
         try:
             reply = connection.receive(self._command)

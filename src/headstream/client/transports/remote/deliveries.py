@@ -92,7 +92,7 @@ class RemoteDeliveryViews:
         self._caller = caller
 
     def group(self, topic: TopicName, group: str) -> GroupDeliveries:
-        """Return what a group has not finished, counted; see DeliveryViews.group()."""
+        """Return the counts of a group's unfinished messages; see DeliveryViews.group()."""
         found = self._caller.call(GetGroupDeliveries(topic.stream, topic.topic, group))
         pause = GroupPause(
             *(found.paused_until_us, found.paused_since_us, found.failed_attempts, found.last_attempts, found.pauses)
@@ -100,7 +100,7 @@ class RemoteDeliveryViews:
         return GroupDeliveries(found.now_us, pause, tuple(DeliveryCounts(**each.values()) for each in found.partitions))
 
     def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return what a group has done with one message; see DeliveryViews.message()."""
+        """Return the delivery history of one message in a group; see DeliveryViews.message()."""
         found = self._caller.call(GetDelivery(topic.stream, topic.topic, group, partition, offset))
         known = found.values()
         letter = known.pop("letter_topic"), known.pop("letter_partition"), known.pop("letter_offset")
@@ -115,7 +115,7 @@ class RemoteDeliveries:
         self._caller = caller
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
-        """Return what a group has not finished in a partition; see Deliveries.unfinished()."""
+        """Return a group's unfinished messages in a partition; see Deliveries.unfinished()."""
         found = self._caller.call(GetDeliveries(topic.stream, topic.topic, group, partition))
         failing = tuple(Delivery(**each.values()) for each in found.failing)
         pending = tuple((each.from_offset, each.until_offset) for each in found.pending)

@@ -157,7 +157,7 @@ class RemoteGroups:
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
-    """Return the error of a member that the server does not know any more, as RebalancedError."""
+    """Return the error of a member that the server no longer knows, as RebalancedError."""
     if error.status is None:
         return error
     return RebalancedError(

@@ -30,7 +30,7 @@ from headstream.forks import close_copy, register_for_forks
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10
-"""Buffer for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
+"""Buffer for most replies, received at once; the rest of a longer one is received into its own buffer."""
 _LEAST_LIMIT_BYTES: Final = 1000
 """Every server accepts requests of this size."""
 _MAX_REPLY_BYTES: Final = 256 << 20
@@ -148,7 +148,7 @@ class TcpConnection:
         return error
 
     def _read(self) -> tuple[int, BytesLike]:
-        """Return a response's status, and its body in a buffer of its own."""
+        """Return a response's status, and its body in its own buffer."""
         first = memoryview(self._first)
         count = self._link.recv_into(first)
         while 0 < count < _HEAD_BYTES:

@@ -156,7 +156,7 @@ HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "deci
 
 @dataclass(frozen=True, slots=True)
 class WantedHeader:
-    """A header that gets a column of its own; a decimal has at most 1 to 38 digits."""
+    """A header that gets its own column; a decimal has at most 1 to 38 digits."""
 
     name: str
     type: HeaderType

@@ -32,7 +32,7 @@ class Dialect:
 
 
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
-    """Return what changes when a message is converted to a dialect.
+    """Return the losses of converting a message to a dialect.
 
     convert() raises for exactly those messages whose plan has a loss.
 

@@ -78,7 +78,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
 def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHeader], HeaderError | None]:
     """Return a stored message's headers in a convention; what it cannot hold in that of Headstream, with the reason.
 
-    decode_headers() gives them back exactly, whatever the convention; raw loses kinds.
+    decode_headers() gives them back exactly, regardless of the convention; raw loses kinds.
     """
     pairs = list(message.headers.items())
     if convention == "raw":

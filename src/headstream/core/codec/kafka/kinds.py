@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
 _FLOAT: Final = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")
 _FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
 _INEXACT: Final = frozenset({*_FLOATS, HeaderKind.CHAR})
-"""Kinds with values that have no text of their own: NaNs with other bits, half of a surrogate pair."""
+"""Kinds with values without a text form: NaNs with other bits, half of a surrogate pair."""
 
 
 def encode_value(value: HeaderValue) -> bytes | None:
@@ -55,7 +55,7 @@ def encode_value(value: HeaderValue) -> bytes | None:
 
 
 def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool = False) -> bytes | None:
-    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys with raw and null headers alone."""
+    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys with only raw and null headers."""
     kinds: dict[str, list[HeaderValue]] = {}
     for key, value in pairs:
         kinds.setdefault(key, []).append(value)

@@ -146,7 +146,7 @@ class TypedHeaders:
             raise DecodeError(error.what, at + begin + 5, where=_where(key)) from None
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
-        """Return the block of some headers."""
+        """Return the block of the given headers."""
         parts: list[bytes] = []
         count = 0
         for key, value in pairs:

@@ -167,7 +167,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
 
 
 def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
-    """Return a message, not compressed, in magic 0 or 1, as a client of that format would receive it, and what it lost."""
+    """Return a message, not compressed, in magic 0 or 1, as a client of that format would receive it, and the losses."""
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:

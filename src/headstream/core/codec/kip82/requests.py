@@ -102,7 +102,7 @@ def _pack(form: str, *values: int) -> bytes:
     try:
         return struct.pack(f">{form}", *values)
     except struct.error:
-        raise InvalidInputError(f"a number of {', '.join(map(str, values))} is out of range") from None
+        raise InvalidInputError(f"one of the numbers {', '.join(map(str, values))} is out of range") from None
 
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
@@ -147,7 +147,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
     reader = _open(data)
     api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
     if version not in _MAGICS.get(api_key, {}):
-        raise DecodeError(f"API {api_key} in version {version} is not Produce or Fetch of this proposal", 4)
+        raise DecodeError(f"API {api_key} in version {version} is not a Produce or Fetch request of KIP-82", 4)
     head = RequestHead(version, correlation_id, _pull_string(reader, "the client id", is_nullable=True))
     request: _Request
     if api_key == PRODUCE:

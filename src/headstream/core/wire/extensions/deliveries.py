@@ -60,7 +60,7 @@ class OpenDeliveries(Record):
 
 @dataclass(frozen=True, slots=True)
 class GetDeliveries(GroupCommand[OpenDeliveries]):
-    """Return what a group has not finished in a partition."""
+    """Return a group's unfinished messages in a partition."""
 
     code = Code.GET_DELIVERIES
     reply = one(OpenDeliveries)

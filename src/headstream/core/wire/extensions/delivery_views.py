@@ -41,13 +41,13 @@ class GroupCounts(Record):
 
 
 def spell_counts(found: GroupDeliveries) -> GroupCounts:
-    """Return what a group has not finished as a reply."""
+    """Return a group's unfinished messages as a reply."""
     return GroupCounts(found.now_us, *found.pause, tuple(PartitionCounts.of(each) for each in found.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class GetGroupDeliveries(GroupCommand[GroupCounts]):
-    """Return what a group has not finished, counted, and whether it is paused."""
+    """Return the counts of a group's unfinished messages, and whether it is paused."""
 
     code = Code.GET_GROUP_DELIVERIES
     reply = one(GroupCounts)
@@ -87,7 +87,7 @@ class ToldMessage(Record):
 
 @dataclass(frozen=True, slots=True)
 class GetDelivery(GroupCommand[ToldMessage]):
-    """Return what a group has done with a message, as far as its journal knows."""
+    """Return the delivery history of a message in a group, as far as its journal knows."""
 
     code = Code.GET_DELIVERY
     reply = one(ToldMessage)

@@ -54,14 +54,14 @@ class LeasedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class LeaseMessages(GroupCommand[LeasedMessages]):
-    """Lease messages, for a member that shares the group, of the first of some partitions that has any.
+    """Lease messages, for a member that shares the group, of the first of the given partitions that has any.
 
     Args:
         token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.
         lease_us: How long the worker has them, microseconds.
         starts: Where the group begins in a partition without a committed offset; else the first message.
         order: `key` or `skip`: whether later messages of a key wait for the earlier ones.
-        attempts: After how many attempts a message whose lease ends is given up; 0 sets no limit.
+        attempts: Number of attempts after which a message is given up when its lease ends; 0 sets no limit.
         dead_letter: `stream/topic` for messages that are given up, or empty.
         partitions: Which to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.

@@ -45,7 +45,7 @@ class AppendedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendNumbered(TopicCommand[AppendedBatch]):
-    """Append messages to one partition unless they are stored already; each repetition has the same bytes and first sequence."""
+    """Append messages to one partition unless they are already stored; each repetition has the same bytes and first sequence."""
 
     code = Code.APPEND_NUMBERED
     reply = one(AppendedBatch)

@@ -10,13 +10,13 @@ from headstream.core.codec.batch.iggy_batches import BatchFault, decode_batch, e
 from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
 from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import IDENTIFIER
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import COMMANDS
 from headstream.core.wire.vsr.frames import HEADER_BYTES
 from headstream.core.wire.vsr.layouts import pull_request, push_reply
 from headstream.core.wire.vsr.logins import decode_login

@@ -154,7 +154,7 @@ def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
 def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option]) -> dict[str, Any]:
     option = known.get(key)
     if option is None:
-        raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"There are: {', '.join(known)}")
+        raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"Use one of {', '.join(known)}")
     try:
         return option.read(kind, value)
     except InvalidInputError as error:

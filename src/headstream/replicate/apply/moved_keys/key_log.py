@@ -83,7 +83,7 @@ class KeyLog(UnitMemory):
             self._begun = True
 
     def connected(self, keys: Iterable[Key]) -> set[Key]:
-        """Return the logged keys that changes of key connect with some keys, including themselves."""
+        """Return the logged keys that changes of key connect with the given keys, including themselves."""
         found: set[Key] = set()
         open_keys = [key for key in keys if key in self._by_key]
         while open_keys:
@@ -97,7 +97,7 @@ class KeyLog(UnitMemory):
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows, and the numbers of the rows of some keys."""
+        """Return the logged rows, and the numbers of the rows of the given keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
@@ -268,7 +268,7 @@ class KeyLog(UnitMemory):
         return [self._events[number] for number in numbers]
 
     def newest(self, keys: Iterable[Key]) -> str:
-        """Return the highest sequence among the changes of some keys."""
+        """Return the highest sequence among the changes of the given keys."""
         return max((self._events[number].sequence for key in keys for number in self._by_key.get(key, [])), default="")
 
     def keys(self) -> list[Key]:
@@ -293,7 +293,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return which values are among others of another type; one of the two types holds the values of both."""
+    """Return which values are among `known`; one of the two types can hold the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

@@ -24,10 +24,10 @@ class ChangeLog(Protocol):
     def __contains__(self, key: Key) -> bool: ...
 
     def connected(self, keys: Iterable[Key]) -> set[Key]:
-        """Return the logged keys that changes of key connect with some keys, including themselves."""
+        """Return the logged keys that changes of key connect with the given keys, including themselves."""
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows, and the numbers of the rows of some keys."""
+        """Return the logged rows, and the numbers of the rows of the given keys."""
 
     def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
         """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""

@@ -124,11 +124,11 @@ class _StoredRows:
         return Path()
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Not possible: a bucket has rows of some keys."""
+        """Not possible: a bucket has rows of the given keys."""
         raise AssertionError(where)
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of some keys."""
+        """Return columns of the rows that have one of the given keys."""
         return match_keys(self._rows.select(list(columns)), keys)
 
 

@@ -61,7 +61,7 @@ _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 @dataclass(frozen=True, slots=True)
 class SparkChanges:
-    """The stored changes of some schemas of one structure."""
+    """The stored changes of schemas of one structure."""
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]
@@ -252,7 +252,7 @@ def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
 
 
 def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
-    """Return what divides stored changes into buckets."""
+    """Return the function that divides stored changes into buckets."""
     packed = pickle.dumps(task)
 
     def split(batches: _Batches) -> _Batches:

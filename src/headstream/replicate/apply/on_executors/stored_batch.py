@@ -35,7 +35,7 @@ PLACE: Final = "_hs_place"
 _BUCKET_ROWS: Final = 100_000
 """Changes that a task folds at a time, about; it holds them in memory."""
 _LEAST_BUCKET_ROWS: Final = 10_000
-"""Changes that are worth a task of their own."""
+"""Changes that are worth their own task."""
 MAX_SMALL_ROWS: Final = 10_000
 _MAX_SMALL_BYTES: Final = 8 << 20
 """Most changes of a schema, and their size in memory, that the driver merges: cheaper than the jobs of a fold and a MERGE."""
@@ -109,11 +109,11 @@ class StoredBatch:
             check_count((schema_id,), statistics[schema_id].count, found.num_rows)
 
     def has_at_hand(self, schema_ids: Sequence[str]) -> bool:
-        """Return whether fetch_small() has fetched the changes of some schemas."""
+        """Return whether fetch_small() has fetched the changes of the given schemas."""
         return all(schema_id in self._at_hand for schema_id in schema_ids)
 
     def at_hand(self, schema_ids: Sequence[str]) -> pa.Table | None:
-        """Return the changes of some schemas if fetch_small() has fetched them."""
+        """Return the changes of the given schemas if fetch_small() has fetched them."""
         if not self.has_at_hand(schema_ids):
             return None
         rows = pa.concat_tables([self._at_hand[schema_id] for schema_id in schema_ids])
@@ -125,12 +125,12 @@ class StoredBatch:
         self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
 
     def contents(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of some schemas, with their place: `_hs_place`, `content`."""
+        """Return the encoded changes of the given schemas, with their place: `_hs_place`, `content`."""
         wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
         return wanted.select(PLACE, "content")
 
     def contents_by_schema(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of some schemas: `schema_id`, `content`."""
+        """Return the encoded changes of the given schemas: `schema_id`, `content`."""
         return self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids)).select("schema_id", "content")
 
     def fetch(self, frame: DataFrame) -> list[pa.Table]:

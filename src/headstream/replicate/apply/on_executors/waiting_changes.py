@@ -98,7 +98,7 @@ def find_stored_changes(
 
 @dataclass(frozen=True, slots=True)
 class OfTransactions:
-    """Finds the changes of some transactions; serializable for executors."""
+    """Finds the changes of the given transactions; serializable for executors."""
 
     lineages: dict[str, Lineage]
     keys: pa.Array

@@ -61,7 +61,7 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether a whole image needs nothing of the table but its row's sequence: no row has columns of several changes."""
+        """Whether merging a whole image needs only the sequence of the stored row: no row has columns of several changes."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:

@@ -60,7 +60,7 @@ class Resolved:
 
 
 class StoredTable(Protocol):
-    """Interface by which a resolver reads a table: its engine, or the rows of some keys."""
+    """Interface by which a resolver reads a table: its engine, or the rows of the given keys."""
 
     @property
     def path(self) -> Place:
@@ -130,7 +130,7 @@ class Resolver:
         return both.filter(late)["_hs_place"].combine_chunks().sort()
 
     def read(self, columns: Sequence[str], wanted: pa.Table, conditions: Sequence[str] = ()) -> pa.Table:
-        """Read columns, the key columns among them, of the table's rows that have one of some keys."""
+        """Read columns, the key columns among them, of the table's rows that have one of the given keys."""
         wanted = wanted.group_by(self._keys).aggregate([])
         where = " AND ".join([*ranges_sql(key_ranges(wanted, self._keys)), *conditions])
         return self._engine.read_keys(columns, where or "TRUE", wanted)
@@ -142,7 +142,7 @@ class Resolver:
 
         Args:
             events: As Collapsed.events, in the table's types.
-            tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
+            tracks: Whether to log changes of keys from which a late change of key can have moved a row.
         """
         batch = BatchEvents(events, late, self._keys, collapsed)
         if not batch.rows.num_rows:

@@ -47,7 +47,7 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
     """Return how to close the versions from before loads that no change and no row of the load has closed, as SQL.
 
-    It is the expression of each changed column, and the condition for the rows to change.
+    Returns the expression of each changed column, and the condition for the rows to change.
     """
     cases, wanted = dict.fromkeys(("_hs_valid_to", "_hs_valid_to_time"), ""), []
     for bound, end in ends:

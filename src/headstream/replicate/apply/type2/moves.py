@@ -106,7 +106,7 @@ def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[st
 
 
 def _follow(rows: list[str], event: SequenceEvent) -> None:
-    """Apply an event that is no change of key to the rows that are at the key."""
+    """Apply an event that is not a change of key to the rows that are at the key."""
     if load_floor(event.sequence) is not None:  # no part of the transaction: only the newest row can have gone on
         del rows[:-1]
     if event.upserts:  # a deletion of the same sequence is not known of stored versions, so it must not count here

@@ -254,8 +254,8 @@ def walk_rows(
 
     Args:
         ranges: Where each begins, where each ends, and which ones to read (None: all); int64.
-        memory: The task, which gets the fault and the number of good rows; fixed, which gets numbers and offsets;
-            scratch, which gets where texts begin.
+        memory: Output buffers. task: the fault and the number of good rows; fixed: numbers and offsets;
+            scratch: where texts begin.
 
     Returns:
         The index of the bad row among the rows to read, or `count`.

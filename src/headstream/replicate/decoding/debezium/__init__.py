@@ -1,6 +1,6 @@
 """Debezium's messages: an envelope in Kafka Connect's types, in JSON or in Avro.
 
-    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; without them the envelope alone
+    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; without them only the envelope
     envelope before, after: null or the row | source: the position | op | ts_ms | transaction: null or id, total_order
     op       c created, u updated, d deleted, r read by a snapshot, t truncated, m a message of the log
     key      the columns of the primary key; null for a truncation and for tables without a key

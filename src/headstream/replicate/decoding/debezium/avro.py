@@ -2,7 +2,7 @@
 
 An id in a header has been put before the record (schemas/registry.py). The schema is one that Connect's Avro converter has made
 of Connect's own: its types are in `connect.type`, `connect.name` and `connect.parameters`, and each becomes the column that it
-becomes in JSON. Records whose rows have plain values alone are decoded by the compiled decoder; one array, map or struct among
+becomes in JSON. Records whose rows have only plain values are decoded by the compiled decoder; one array, map or struct among
 the columns, and each message becomes Python's values first.
 """
 
@@ -93,7 +93,7 @@ def read_avro_groups(
         payloads: Framed values.
         rows: Their rows in the raw batch.
         schema_store: The schema store, which fetches missing schemas from the registry.
-        settings: What of their form depends on the connector's configuration.
+        settings: The parts of their form that depend on the connector's configuration.
     """
     numbers = schema_numbers(payloads, np.arange(len(rows)))
     for number in np.unique(numbers).tolist():
@@ -226,5 +226,5 @@ def _as_read(values: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array
         return values
     try:
         return values.cast(kind)
-    except pa.ArrowException:  # a position that is no number: it is unknown
+    except pa.ArrowException:  # a position that is not a number: it is unknown
         return pa.nulls(count, kind)

@@ -36,7 +36,7 @@ _LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
 _FOREIGN_MEMBERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
-"""Fields of changes of a schema; a heartbeat has `ts_ms` alone, the metadata of transactions `status` and `id`."""
+"""Fields of changes of a schema; a heartbeat has only `ts_ms`, the metadata of transactions `status` and `id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MessageGroup:
 
     Args:
         rows: Their rows in the raw batch; the rows of `table`, if they have been read.
-        fields: The columns of before and after; None for messages that are no envelopes of changes.
+        fields: The columns of before and after; None for messages that are not envelopes of changes.
         table: before, after, source, op, transaction; or the fields of transaction metadata.
         faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
         is_inferred: Whether the types of the columns are inferred.
@@ -65,7 +65,7 @@ class Shape:
     """The layout of the messages of one schema.
 
     Args:
-        fields: The columns of before and after; None for messages that are no changes.
+        fields: The columns of before and after; None for messages that are not changes.
         reading: The Arrow schema in which they are read.
         added: Of flattened messages (ExtractNewRecordState) the place of each added field in the envelope; None for envelopes.
     """
@@ -93,7 +93,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
         payloads: Their values, none of them null.
         rows: Their rows in the raw batch.
         known: Finds columns for messages without a schema.
-        settings: What of their form depends on the connector's configuration.
+        settings: The parts of their form that depend on the connector's configuration.
     """
     left = np.arange(len(rows))
     payloads = _in_one_form(payloads)
@@ -156,14 +156,14 @@ def _members(message: bytes) -> dict[str, str]:
 
 
 def _next(text: str, at: int) -> int:
-    """Return the place of the next character that is no white space."""
+    """Return the place of the next character that is not white space."""
     while text[at] in " \t\r\n":
         at += 1
     return at
 
 
 def _find_prefix(message: bytes) -> bytes | None:
-    """Return what all messages of a schema begin with; None if the message is written in another way."""
+    """Return the common first bytes of all messages of a schema; None if the message is written in another way."""
     try:
         text = message.decode()
         _, end = _DECODER.raw_decode(text, len(_SCHEMA))
@@ -179,7 +179,7 @@ def _parse_schema(prefix: bytes, settings: DebeziumSettings) -> Shape:
 
 
 def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
-    """Return what the messages of a schema are.
+    """Return the kind of a schema's messages.
 
     Args:
         schema: Connect's schema, as JsonConverter writes it.
@@ -198,7 +198,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
 
 
 def _is_other(members: Collection[str]) -> bool:
-    """Return whether messages with some fields are neither envelopes of changes nor flattened."""
+    """Return whether messages with the given fields are neither envelopes of changes nor flattened."""
     return not _FOREIGN_MEMBERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
 
 
@@ -434,7 +434,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header that has the form of one; None if it is no object."""
+    """Return the columns of a record key in JSON, or of a header that has the form of one; None if it is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:

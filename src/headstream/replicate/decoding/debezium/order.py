@@ -36,7 +36,7 @@ SOURCE_FIELDS: Final = {
 
 
 class _Positions:
-    """The numbers of some rows; `valid` has the rows with numbers that are all known and fit."""
+    """The numbers of rows; `valid` has the rows with numbers that are all known and fit."""
 
     def __init__(self, source: Mapping[str, pa.Array], count: int) -> None:
         self._source = source
@@ -69,7 +69,7 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
 def change_sequences(
     connector: str, source: Mapping[str, pa.Array], total_order: pa.Array, *, has_key: bool, fields: Sequence[str] = ()
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Return the change sequences of some rows, and which of them are known.
+    """Return the change sequences of the given rows, and which of them are known.
 
     Args:
         connector: `postgresql` and the like.

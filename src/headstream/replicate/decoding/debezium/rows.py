@@ -68,7 +68,7 @@ class DebeziumRows:
         named: Row -> its schema id, if known.
         waiting: Row -> the id of the registry's schema that it waits for.
         changes: Schema and its decoded changes.
-        unwanted: Number of messages that are no change of a target.
+        unwanted: Number of messages that are not changes of a target.
         events: Transaction events of those, if requested.
         findings: Warning for the user -> number of rows concerned.
         notices: Messages about whole tables.
@@ -319,7 +319,7 @@ class _Decoding:
             self.result.events.append(transaction_events(part.lineage, *_transactions(part), nothing))
 
     def _store_schema(self, part: _Part) -> str:
-        """Return the id of the schema of some messages; it is in the schema store afterwards."""
+        """Return the id of the schema of the given messages; it is in the schema store afterwards."""
         lineage = part.lineage
         columns = tuple(
             one.column(ordinal, part.keys.index(one.name) + 1 if one.name in part.keys else 0)
@@ -417,7 +417,7 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
-    """Return which keys begin as one of them does; if it is no object, all that are none."""
+    """Return which keys begin as one of them does; if it is not an object, all that are none."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
     if not key:
@@ -454,7 +454,7 @@ def _transactions(part: _Part) -> tuple[pa.Array, pa.Array]:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of some messages' rows, as columns."""
+    """The values of messages' rows, as columns."""
 
     part: _Part
     schema: TableSchema

@@ -1,6 +1,6 @@
 """LocalConsole: the console of any log, served by this process to this machine.
 
-GET /console/ and its files       for everybody on this machine, as they show nothing of the log
+GET /console/ and its files       for everybody on this machine, as they show nothing about the log
 POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
 everything else                   with the cookie: views, and commands by their routes
 """
@@ -18,9 +18,9 @@ from aiohttp import web
 
 from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
+from headstream.core.wire.command_classes import COMMANDS
 from headstream.core.wire.records import NOTHING, Command
 from headstream.core.wire.route_matching import FoundRoute, find_route
-from headstream.core.wire.table import COMMANDS
 from headstream.errors import DecodeError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles

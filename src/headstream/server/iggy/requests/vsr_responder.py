@@ -98,7 +98,7 @@ class VsrResponder(Responder):
         return [encode_eviction(header.client, reason)]
 
     def reject_unread(self, status: int) -> list[BytesLike]:
-        """Return an eviction: the header of the request is not known."""
+        """Return an eviction: the request's header was not read."""
         return [encode_eviction(self.client, Eviction.MALFORMED_LOGIN)]
 
     def _find_eviction(self, code: int, error: HeadstreamError, status: int, header: RequestHeader) -> Eviction | None:

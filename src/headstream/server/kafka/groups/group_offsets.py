@@ -134,7 +134,7 @@ def _fetch_all(call: Call, group: str) -> list[dict[str, Any]]:
 
 
 def delete_offsets(call: Call) -> Reply:
-    """Delete committed offsets of a group without members, in some partitions."""
+    """Delete committed offsets of a group without members, in the given partitions."""
     name = call.request["group_id"]
     try:
         check_group(call, name)

@@ -134,7 +134,7 @@ class KafkaGroup:
     def _check_static(self, member_id: str, instance_id: str | None) -> KafkaMember:
         static = None if instance_id is None else self._static(instance_id)
         if static is not None and static.id != member_id:
-            raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, "the member was fenced by another one of its instance id")
+            raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, "the member was fenced by another member with the same instance id")
         member = self.members.get(member_id)
         if member is None or (instance_id is not None and static is None):
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "unknown member")

@@ -3,7 +3,7 @@
     Fetch with all partitions                 FetchSession(...)        all of them are read and answered
     Fetch with the changes since the last     session.update(...)      those are read that changed here or there since then
 
-Messages that are not available are passed over, as by every other context; a batch reaches over the offsets that it passes, so
+Messages that are not available are skipped, as by every other context; a batch reaches over the offsets that it passes, so
 that a client's position moves on. A batch is made of what one poll brings, whatever batches it came in, not compressed.
 
 A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is notified of appends to them. So the

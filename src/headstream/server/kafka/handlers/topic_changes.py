@@ -137,7 +137,7 @@ def _add_partitions(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
             place = find_place(call, name, Rights.manage_topic)
             more = wanted["count"] - place.topic.partitions
             if more < 1:
-                raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"the topic has {place.topic.partitions} partitions already")
+                raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {place.topic.partitions} partitions")
             if wanted["assignments"] is not None and len(wanted["assignments"]) != more:
                 raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{more} assignments are required")
             try:

@@ -1,4 +1,4 @@
-"""Commits of Delta tables in S3 that the store refuses if they are there already: a class in Java for the driver.
+"""Commits of Delta tables in S3 that the store refuses if they are already there: a class in Java for the driver.
 
 ConditionalS3LogStore.java      its source
 conditional-s3-log-store.jar    the same compiled for Java 17, by `python tools/build_s3_log_store.py`

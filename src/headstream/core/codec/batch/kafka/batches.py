@@ -4,7 +4,7 @@
              | base_time i64 | max_time i64 | producer_id i64 | epoch i16 | sequence i32 | count i32 | records      big-endian
 
 A record's time is the message's hs.timestamp, or else its append time, also for one in the millisecond before 1970: Kafka's
-number for it, -1, is no time. hs.key and hs.null become its key and its null value. An
+number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An
 hs.timestamp of whole milliseconds directly after them becomes only the record's time. The other headers are texts, followed
 by hs.kinds. Messages that encode_row() cannot encode go to write_fallback(), one by one.
 """
@@ -97,7 +97,7 @@ def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong)
 @cython.exceptval(check=False)
 @cython.nogil
 def _to_ms(time_us: cython.longlong) -> cython.longlong:
-    """Return the millisecond of a time, rounded down; compiled, a quotient is rounded towards zero."""
+    """Return a time in milliseconds, rounded down; compiled division rounds towards zero."""
     return time_us // 1000 if time_us >= 0 else -1 - -(time_us + 1) // 1000
 
 

@@ -285,7 +285,7 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
 def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:
     """Return the end of the messages within a maximum count and size, and their number; the last message can be cut short.
 
-    One message is taken whatever its size.
+    One message is taken regardless of its size.
     """
     try:
         return take(stored, 0, count, size_bytes)

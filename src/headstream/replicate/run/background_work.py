@@ -1,4 +1,4 @@
-"""Work for tables in a thread of its own, tried until it succeeds: a catalog that is slow or away delays no merge."""
+"""Work for tables in its own thread, tried until it succeeds: a catalog that is slow or unavailable delays no merge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATTEMPT_S: Final = 60.0
 K = TypeVar("K")
 
 
-class Attempts(Generic[K]):
+class BackgroundWork(Generic[K]):
     """Tries each request, and again after a pause if it has failed.
 
     Args:
@@ -42,7 +42,7 @@ class Attempts(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Do the work for some tables soon, again if it is under way; returns at once."""
+        """Do the work for the given tables soon, again if it is under way; returns at once."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:

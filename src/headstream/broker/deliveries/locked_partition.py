@@ -1,4 +1,4 @@
-"""LeasedPartition: one partition of a group while its messages are leased, and the keys of its messages."""
+"""LockedPartition: one partition of a group while its messages are leased, and the keys of its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_WAITING: Final = 10_000
 
 
 @dataclass(slots=True)
-class LeasedPartition:
+class LockedPartition:
     """One partition of a group, while the group is locked.
 
     Args:
@@ -52,10 +52,10 @@ class LeasedPartition:
         return self.record.name
 
 
-_Store: TypeAlias = Callable[[LeasedPartition, LeaseOutcome], None]
+_Store: TypeAlias = Callable[[LockedPartition, LeaseOutcome], None]
 
 
-def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
+def scan_keys(place: LockedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
     """Read keys of open messages, and of new ones before `end`, until `count` can be leased; record waiting ones."""
     table, state = place.table, place.table.state
     if table.keys is None:
@@ -79,7 +79,7 @@ def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: 
         store(place, found)
 
 
-def _read_keys(place: LeasedPartition, messages: Messages, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
+def _read_keys(place: LockedPartition, messages: Messages, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
     """Yield offset and key of the messages in a range; one that is gone is done."""
     at = begin
     while at < until:

@@ -1,4 +1,4 @@
-"""Unit tests of headstream.core.wire.table."""
+"""Unit tests of headstream.core.wire.command_classes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headstream.core.wire.codes import TABLE
+from headstream.core.wire.command_classes import COMMANDS, decode_command
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
-from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError
 from tests.unit.core.wire.test_commands import EXAMPLES, id_of
 

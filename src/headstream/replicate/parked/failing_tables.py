@@ -42,7 +42,7 @@ class FailingTable:
         return self.failures >= FAILURES_OF_A_POISONED_TABLE
 
 
-class TableHealth:
+class FailingTables:
     """The failing tables of a pipeline."""
 
     def __init__(self, ledger: Ledger) -> None:

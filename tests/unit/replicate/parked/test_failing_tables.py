@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headstream.replicate.parked.failing_tables import FAILURES_OF_A_POISONED_TABLE, FailingTables
 from headstream.replicate.parked.ledger import Ledger, ParkedBatch
-from headstream.replicate.parked.table_health import FAILURES_OF_A_POISONED_TABLE, TableHealth
 
 TABLE = ("SHOP", "orders")
 S = 1_000_000
@@ -21,7 +21,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_waits_double_from_the_first_to_the_longest_and_begin_anew_after_a_success(ledger: Ledger) -> None:
-    health, waits = TableHealth(ledger), []
+    health, waits = FailingTables(ledger), []
     for _ in range(12):
         health.note_failure(TABLE, "why", 100 * S)
         waits.append((health.failing[TABLE].next_us - 100 * S) / S)
@@ -33,7 +33,7 @@ def test_waits_double_from_the_first_to_the_longest_and_begin_anew_after_a_succe
 
 
 def test_the_log_tells_each_wait_and_the_success_that_ends_it(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
-    health = TableHealth(ledger)
+    health = FailingTables(ledger)
     for _ in range(3):
         health.note_failure(TABLE, "why", 100 * S)
     health.note_success(TABLE)
@@ -48,7 +48,7 @@ def test_the_log_tells_each_wait_and_the_success_that_ends_it(ledger: Ledger, ca
 
 
 def test_tables_are_waited_for_while_changes_of_them_wait_and_the_reason_is_their_failure(ledger: Ledger) -> None:
-    health = TableHealth(ledger)
+    health = FailingTables(ledger)
     health.note_failure(TABLE, "why", 0)
     assert health.waited_for() == {}
     names = ("orders", "items")
@@ -57,7 +57,7 @@ def test_tables_are_waited_for_while_changes_of_them_wait_and_the_reason_is_thei
 
 
 def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None:
-    health = TableHealth(ledger)
+    health = FailingTables(ledger)
     health.note_failure(TABLE, "why", 0)
     assert health.tables_in_backoff(1 * S - 1) == {TABLE: "why"}
     assert health.tables_in_backoff(1 * S) == {}
@@ -66,13 +66,13 @@ def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None
 def test_a_table_is_poisoned_from_the_named_number_of_failures_on_and_survives_a_restart(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health = TableHealth(ledger)
+    health = FailingTables(ledger)
     for number in range(1, FAILURES_OF_A_POISONED_TABLE + 1):
         assert TABLE not in health.failing or not health.failing[TABLE].is_poisoned
         health.note_failure(TABLE, f"failure {number}", number * S)
     found = health.failing[TABLE]
     assert (found.is_poisoned, found.failures, found.since_us) == (True, FAILURES_OF_A_POISONED_TABLE, 1 * S)
     assert "poisoned table SHOP.orders" in caplog.text
-    assert TableHealth(ledger).failing == {TABLE: found}
+    assert FailingTables(ledger).failing == {TABLE: found}
     health.note_success(TABLE)
-    assert TableHealth(ledger).failing == {}
+    assert FailingTables(ledger).failing == {}
