@@ -235,7 +235,7 @@ def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
         faulty.fault = fault
         append(path, 1)
         mirrors.offer([(schema, "t")])
-        wait_for(mirrors, lambda: bool(mirrors._attempts.reasons) or not mirrors.status()["waiting"])
+        wait_for(mirrors, lambda: bool(mirrors._work.reasons) or not mirrors.status()["waiting"])
         assert faulty.met[0] == fault
         (told,) = mirrors.status()["tables"]
         assert (told["reason"] is None) == (told["lag_seconds"] == 0.0)
@@ -253,8 +253,8 @@ def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
 
 
 def wait_for(mirrors: IcebergMirrors, is_so: Callable[[], bool]) -> None:
-    with mirrors._attempts.changed:
-        assert mirrors._attempts.changed.wait_for(is_so, 60)
+    with mirrors._work.changed:
+        assert mirrors._work.changed.wait_for(is_so, 60)
 
 
 def test_a_catalog_in_postgresql_has_the_rows_of_the_delta_tables() -> None:
