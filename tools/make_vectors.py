@@ -29,9 +29,7 @@ from headstream.core.codec.kip82 import (
     from_message,
     requests,
 )
-from headstream.core.codec.kip82 import (
-    request_values as values,
-)
+from headstream.core.codec.kip82 import request_values as values
 from headstream.core.model.header_block import BINARY, HeaderLayout
 from headstream.errors import DecodeError
 

@@ -14,12 +14,7 @@ from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGr
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.sessions import Ping
-from headstream.core.wire.commands.streams import (
-    CreateStream,
-    GetStream,
-    ListStreams,
-    StreamDetails,
-)
+from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams, StreamDetails
 from headstream.core.wire.commands.system import (
     ClientGroup,
     GetMe,
@@ -29,15 +24,7 @@ from headstream.core.wire.commands.system import (
     SnapshotCompression,
     SnapshotType,
 )
-from headstream.core.wire.commands.topics import (
-    NEVER,
-    Compression,
-    GetTopic,
-    ListTopics,
-    PurgeTopic,
-    TopicDetails,
-    UpdateTopic,
-)
+from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic, ListTopics, PurgeTopic, TopicDetails, UpdateTopic
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer, refused
