@@ -63,10 +63,12 @@ class StreamPermissions(Record):
     topics: Mapping[int, TopicPermissions] = field(default_factory=dict)
 
     def spell(self) -> dict[str, Any]:
+        """Return them as a JSON object."""
         return Record.spell(self) | {"topics": _map_to_json(self.topics)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> StreamPermissions:
+        """Return the rights of a JSON object."""
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
         rights = {
@@ -88,6 +90,7 @@ class Permissions(Record):
     streams: Mapping[int, StreamPermissions] = field(default_factory=dict)
 
     def push(self, writer: Writer) -> None:
+        """Write them."""
         self.everywhere.push(writer)
         writer.push_u8(bool(self.streams))
         for left, (stream, rights) in _count_down(self.streams):
@@ -120,10 +123,12 @@ class Permissions(Record):
         return cls(everywhere, streams)
 
     def spell(self) -> dict[str, Any]:
+        """Return them as a JSON object."""
         return {"global": self.everywhere.spell(), "streams": _map_to_json(self.streams)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> Permissions:
+        """Return the permissions of a JSON object."""
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
         everywhere = GlobalPermissions.read(spelled.get("global"), f"{where}.global")
