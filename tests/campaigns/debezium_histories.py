@@ -115,6 +115,7 @@ class DebeziumHistory:
         self._atomic, self._has_history = seed % 3 == 0, seed % 4 == 2
         self._columns = {table: list(columns) for table, columns in _COLUMNS.items()}
         self._added = 0
+        self._is_none_empty = False
         self._topics = (*(f"shop/public.{table}" for table in _TABLES), "shop/transaction")
 
     def run(self, rounds: int = 4, steps: int = 25) -> None:
@@ -168,11 +169,10 @@ class DebeziumHistory:
             self._engine.start()
 
     def _leave_none_empty(self) -> None:
-        """Have a row in each table: a snapshot sends nothing of an empty one, so nothing would replace the rows that it had."""
-        for table, row in {"things": "(1)", "whole": "(1)", "pairs": "('N', 1)", "plain": "(1)"}.items():
-            self._one.execute(
-                f"INSERT INTO {table} SELECT * FROM (VALUES {row}) AS row WHERE NOT EXISTS (SELECT FROM {table})".encode()
-            )
+        """Have a row in each table from now on: a snapshot sends nothing of an empty one, so nothing would replace its rows."""
+        self._is_none_empty = True
+        for table, row in {"things": "(0)", "whole": "(0)", "pairs": "('Z', 0)", "plain": "(0)"}.items():
+            self._one.execute(f"INSERT INTO {table} SELECT * FROM (VALUES {row}) r ON CONFLICT DO NOTHING".encode())
 
     def _await_some_work(self) -> None:
         """Let the engine work for a while; when it is killed is up to the machine."""
@@ -320,6 +320,8 @@ class DebeziumHistory:
         names = self._rng.sample(["things", "pairs", "whole", "plain"], self._rng.randint(1, 2))
         with self._one.transaction():
             self._one.execute(f"TRUNCATE {', '.join(names)}".encode())
+            if self._is_none_empty:
+                self._leave_none_empty()
             self._change()
 
     # The comparison.
