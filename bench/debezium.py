@@ -23,15 +23,7 @@ from pyspark.sql import SparkSession
 from bench.change_cases import CASES, run_cases
 from bench.machine import Report, run_benchmark
 from headstream import connect
-from headstream.replicate.codec import (
-    Change,
-    ColumnMetadata,
-    Lineage,
-    TableMetadata,
-    data_message,
-    data_schema,
-    metadata_message,
-)
+from headstream.replicate.codec import Change, ColumnMetadata, Lineage, TableMetadata, data_message, data_schema, metadata_message
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.pipeline import ReplicatePipeline

@@ -29,6 +29,7 @@ from headstream.core.codec.kip82 import (
     from_message,
     requests,
 )
+from headstream.core.codec.kip82 import request_values as values
 from headstream.core.model.header_block import BINARY, HeaderLayout
 from headstream.errors import DecodeError
 
@@ -213,32 +214,38 @@ def _requests() -> Iterator[dict[str, Any]]:
     plain = encode_set([requests_message(magic) for magic in (0, 1)])
     sets = {0: encode_set([requests_message(0)]), 1: plain, 2: typed}
     for version in (0, 1, 2, 4):
-        head = requests.RequestHead(version, 7, "headstream" if version else None)
+        head = values.RequestHead(version, 7, "headstream" if version else None)
         data = sets[requests.magic_of(requests.PRODUCE, version)]
-        request = requests.ProduceRequest(
-            partitions=(requests.ProducePartition("shop.orders", 0, data), requests.ProducePartition("shop.orders", 1, b"")),
+        request = values.ProduceRequest(
+            partitions=(
+                values.ProducePartition("shop.orders", 0, data),
+                values.ProducePartition("shop.orders", 1, b""),
+            ),
             acks=1,
             timeout_ms=1500,
         )
         timestamp_ms = -1 if version >= 2 else None
-        produced = requests.ProduceResponse(
+        produced = values.ProduceResponse(
             partitions=(
-                requests.ProducedPartition("shop.orders", 0, 0, 41, timestamp_ms),
-                requests.ProducedPartition("shop.orders", 1, 2, -1, timestamp_ms),
+                values.ProducedPartition("shop.orders", 0, 0, 41, timestamp_ms),
+                values.ProducedPartition("shop.orders", 1, 2, -1, timestamp_ms),
             ),
             throttle_ms=5 if version else None,
         )
         yield _frame(f"Produce {version}, request", head, requests.PRODUCE, "request", request)
         yield _frame(f"Produce {version}, response", head, requests.PRODUCE, "response", produced)
     for version in range(5):
-        head = requests.RequestHead(version, 8, "headstream")
+        head = values.RequestHead(version, 8, "headstream")
         data = sets[requests.magic_of(requests.FETCH, version)]
-        places = (requests.FetchPartition("shop.orders", 0, 41, 1 << 20), requests.FetchPartition("kafka", 3, 0, 4096))
-        fetch = requests.FetchRequest(partitions=places, max_bytes=1 << 21 if version >= 3 else None)
-        fetched = requests.FetchResponse(
+        places = (
+            values.FetchPartition("shop.orders", 0, 41, 1 << 20),
+            values.FetchPartition("kafka", 3, 0, 4096),
+        )
+        fetch = values.FetchRequest(partitions=places, max_bytes=1 << 21 if version >= 3 else None)
+        fetched = values.FetchResponse(
             partitions=(
-                requests.FetchedPartition("shop.orders", 0, 0, 42, data),
-                requests.FetchedPartition("kafka", 3, 3, -1, b""),
+                values.FetchedPartition("shop.orders", 0, 0, 42, data),
+                values.FetchedPartition("kafka", 3, 3, -1, b""),
             ),
             throttle_ms=0 if version else None,
         )
@@ -251,7 +258,7 @@ def requests_message(magic: int) -> Kip82Message:
     return Kip82Message(value=b"old", key=b"42", offset=magic, timestamp_ms=1_700_000_000_000 if magic else None, magic=magic)
 
 
-def _frame(name: str, head: requests.RequestHead, api_key: int, side: str, content: Any) -> dict[str, Any]:
+def _frame(name: str, head: values.RequestHead, api_key: int, side: str, content: Any) -> dict[str, Any]:
     encode: Any = requests.encode_request if side == "request" else requests.encode_response
     members: dict[str, Any] = {
         "correlation_id": head.correlation_id,

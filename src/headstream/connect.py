@@ -139,7 +139,6 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
 
 
 def _parse(url: str | None) -> tuple[str, SplitResult]:
-    """Return a URL without its password, and its parts."""
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
         raise InvalidUrlError("no URL given", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")

@@ -29,7 +29,7 @@ from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError, PartitionClosedError, StorageError
 from headstream.log.administration import create_topic, delete_topic, purge_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, INBOX_NAME

@@ -26,7 +26,7 @@ from headstream.core.model.message import Message, MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.upkeep.marked_removal import MarkedRemoval, due_before_us
 from tests.campaigns.faulty_files import FaultyFiles, Killed

@@ -32,7 +32,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from headstream.errors import StorageError
 from headstream.replicate.engines.folding import fold
 from headstream.replicate.storage import delta_commit
-from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_checkpoint, write_data_files
+from headstream.replicate.storage.data_files import write_data_files
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_checkpoint
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet, read_batches
 from headstream.replicate.storage.table_files import create_file
 from tests.support.replicate.plain_engine import open_plain_engine

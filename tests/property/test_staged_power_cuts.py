@@ -14,7 +14,7 @@ from headstream.core.codec.binary import decode_polled
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME

@@ -19,7 +19,7 @@ from headstream.core.model.message import Message, MessageState, ReceivedMessage
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.segments import skipping
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.summaries import SegmentSummary, read_summary

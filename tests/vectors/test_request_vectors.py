@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headstream.core.codec.kip82 import requests
+from headstream.core.codec.kip82 import request_values, requests
 from headstream.errors import DecodeError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/kip82-requests.json").read_text(encoding="utf-8"))["vectors"]
@@ -95,12 +95,12 @@ def test_a_plain_reader_finds_what_stands_beside_the_bytes(vector: dict[str, Any
     assert found == expected
 
 
-def decode(vector: dict[str, Any], data: bytes) -> tuple[Any, requests.RequestHead]:
+def decode(vector: dict[str, Any], data: bytes) -> tuple[Any, request_values.RequestHead]:
     if side_of(vector) == "request":
         head, request = requests.decode_request(data)
         return request, head
     correlation_id, response = requests.decode_response(data, vector["api_key"], vector["api_version"])
-    return response, requests.RequestHead(vector["api_version"], correlation_id)
+    return response, request_values.RequestHead(vector["api_version"], correlation_id)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.catalog.catalog import StreamRecord, TopicRecord, topics_of
+from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.records import StreamRecord, TopicRecord
 from headstream.log.log import Log
 
 

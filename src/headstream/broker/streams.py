@@ -7,7 +7,7 @@ from headstream.core.model.identifiers import check_new_name
 from headstream.core.model.topology import Stream
 from headstream.errors import AlreadyExistsError
 from headstream.log.administration import create_stream, delete_stream, rename_stream
-from headstream.log.catalog.catalog import StreamRecord
+from headstream.log.catalog.records import StreamRecord
 
 
 class Streams:

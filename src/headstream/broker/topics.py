@@ -11,7 +11,8 @@ from headstream.core.model.identifiers import TopicName, check_new_name
 from headstream.core.model.topology import NewTopic, Partition, Topic
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord, find_topic
+from headstream.log.catalog.catalog import find_topic
+from headstream.log.catalog.records import TopicRecord
 
 _ATTEMPTS: Final = 5
 

@@ -139,7 +139,6 @@ def _prepare(directory: Path) -> None:
 
 
 def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> None:
-    """Send the source's messages, and the real samples, to the log."""
     log.create_topic(_DATA, partitions=2)
     log.create_topic(_METADATA)
     log.create_topic(_SAMPLES)
@@ -163,7 +162,6 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
 
 
 def _iceberg_settings(directory: Path) -> IcebergSettings:
-    """Return the settings of a catalog in the demo's directory."""
     import headstream.replicate.iceberg.catalog  # noqa: F401 - before anything is written, so that a missing extra is told
     from headstream.replicate.settings.iceberg_settings import IcebergSettings
 

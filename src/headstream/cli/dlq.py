@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from headstream.cli.shared.checkpoints import ask_pipeline, checkpoint_options, read_checkpoint
 from headstream.cli.shared.confirmation import confirm, yes_option
-from headstream.cli.shared.dead_letters import DeadLetterSource, DeadLetterTopic, source_options
 from headstream.cli.shared.filtering import FilterInput, filter_options
 from headstream.cli.shared.output import print_object, print_objects
-from headstream.cli.shared.parameters import PARTITION, Checked, output_option, topic_argument
+from headstream.cli.shared.parameters import PARTITION, Checked, open_log, output_option, require_url, topic_argument, url_option
 from headstream.core.model.reserved import (
     ATTEMPTS_HEADER,
     FIRST_ERROR_HEADER,
@@ -26,12 +30,79 @@ from headstream.core.model.reserved import (
 from headstream.errors import InvalidInputError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
+    from headstream.client.client import Client
     from headstream.core.model.message import ReceivedMessage
+    from headstream.replicate.parked.message_states import MessageStates
+    from headstream.replicate.storage.places import Place
 
 _COLUMNS: Final = ("partition", "offset", "origin", "group", "reason_code", "attempts", "reason")
 _REASON_COLUMNS: Final = ("count", "topic", "group", "reason_code", "reason", "most_attempts")
 _HISTORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTopic:
+    """Dead letters of a topic of an open log; `states`: their states in the pipeline, None if the topic is not a pipeline's."""
+
+    log: Client
+    topic: str
+    states: MessageStates | None
+
+    def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
+        """Yield dead letters that can be redriven and discarded, and match a filter."""
+        from headstream.client.dead_letters.reading import iterate_dead_letters
+
+        found = iterate_dead_letters(self.log, self.topic, chosen.where, chosen.on_error)
+        return found if self.states is None else self.states.choose(found)
+
+    def state_of(self, letter: ReceivedMessage) -> str:
+        """Return the state of a dead letter, for people."""
+        return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterSource:
+    """Where a command finds dead letters: `url`, or the log of the pipeline of a checkpoint."""
+
+    topic: str
+    url: str
+    checkpoint: Place | None
+
+    @contextmanager
+    def open(self, *, is_plain: bool = False) -> Iterator[DeadLetterTopic]:
+        """Yield the dead letters, and close the log afterwards; `is_plain`: without the configured interceptors."""
+        if self.checkpoint is None:
+            with open_log(self.url, is_plain=is_plain) as log:
+                yield DeadLetterTopic(log, self.topic, None)
+            return
+        from headstream.replicate.parked.message_states import MessageStates
+
+        with read_checkpoint(self.checkpoint, with_log=True) as read:
+            directory = read()
+            with open_log((directory / "log").resolve().as_uri()) as log:
+                yield DeadLetterTopic(log, self.topic, MessageStates(directory, self.topic))
+
+    def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
+        """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
+        from headstream.core.model.offset_ranges import ranges_of
+        from headstream.replicate.parked.message_states import REDRIVEN_STATES
+        from headstream.replicate.parked.requests import ParkedRanges, Selection
+
+        assert self.checkpoint is not None
+        selection = Selection(states=REDRIVEN_STATES, within=ParkedRanges(self.topic, tuple(ranges_of(offsets))))
+        return ask_pipeline(self.checkpoint, kind, selection.to_document())
+
+
+def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --url, --checkpoint and --config to a command with the argument TOPIC, which gets them all as `source`."""
+
+    @functools.wraps(function)
+    def with_source(topic: str, url: str | None, checkpoint: Place | None, **options: Any) -> Any:
+        given = "" if checkpoint is not None else require_url(click.get_current_context(), None, url)
+        return function(source=DeadLetterSource(topic, given, checkpoint), **options)
+
+    return url_option(checkpoint_options(with_source, is_required=False), is_required=False)
 
 
 def _parse_rate(text: str) -> float:
@@ -220,7 +291,6 @@ def _short(name: str) -> str:
 
 
 def _plain(letter: ReceivedMessage, name: str) -> Any:
-    """Return a header's value for output, None if there is none."""
     value = letter.headers.get(name)
     return None if value is None else value.value
 

@@ -249,10 +249,7 @@ def tail(
         raise click.UsageError("--last excludes --group, which continues from its commits.")
     begin = PollingStrategy.last() if newest is not None else start
     try:
-        with (
-            open_log(url) as log,
-            ExitStack() as stack,
-        ):
+        with open_log(url) as log, ExitStack() as stack:
             if chosen.explain(log, form.output, topic):
                 return
             reading = log.consumer(topic, group=group, partitions=partitions or None, start=begin, **chosen.options)

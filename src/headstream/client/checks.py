@@ -8,22 +8,9 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from headstream.client.arguments import ConsumerOptions, Milliseconds, TopicOptionsInput
+from headstream.client.arguments import ConsumerOptions, TopicOptionsInput
 from headstream.core.model.topology import check_kafka_headers
 from headstream.errors import InvalidInputError, InvalidOptionError
-
-__all__ = [
-    "Milliseconds",
-    "check_consumer_options",
-    "check_function",
-    "check_many",
-    "check_names",
-    "check_text",
-    "check_topic_options",
-    "check_whole",
-    "milliseconds",
-    "seconds",
-]
 
 _T = TypeVar("_T")
 

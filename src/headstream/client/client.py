@@ -11,6 +11,7 @@ from headstream.client.admin.numbered import find_stream_name, find_topic_name
 from headstream.client.arguments import (
     ConsumerOptions,
     MessageIdInput,
+    Milliseconds,
     PartitionInput,
     ProducerOptions,
     StartInput,
@@ -24,7 +25,6 @@ from headstream.client.arguments import (
     topic_name,
 )
 from headstream.client.checks import (
-    Milliseconds,
     check_consumer_options,
     check_many,
     check_names,

@@ -19,9 +19,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from headstream.client.arguments import ConsumerOptions
+from headstream.client.arguments import ConsumerOptions, Milliseconds
 from headstream.client.async_client import AsyncClient
-from headstream.client.checks import Milliseconds, check_consumer_options, check_whole, milliseconds
+from headstream.client.checks import check_consumer_options, check_whole, milliseconds
 from headstream.client.client import Client
 from headstream.client.consumer.async_consumer import AsyncTopicsConsumer
 from headstream.connect import connect_async

@@ -12,10 +12,11 @@ from typing import Any, Final
 from headstream.client.arguments import ConsumerOptions
 from headstream.client.async_client import AsyncClient
 from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
+from headstream.client.consumer.decoding import place_of
 from headstream.client.producer.async_producer import AsyncProducer
 from headstream.client.producer.encoding_producer import payload_encoder
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.handlers.signature import Signature, place_of
+from headstream.handlers.signature import Signature
 
 _log: Final = logging.getLogger("headstream.handlers")
 

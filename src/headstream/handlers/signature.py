@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, get_args, get_origin, is_typeddict
 
-from headstream.client.consumer.decoding import DecodedMessage
+from headstream.client.consumer.decoding import DecodedMessage, place_of
 from headstream.core.model.constructors import KindType
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
@@ -165,11 +165,6 @@ class Signature:
             return _serializer_of(self._result)
 
 
-def place_of(message: ReceivedMessage) -> str:
-    """Return the topic, partition and offset of a message as text."""
-    return f"{message.topic}, partition {message.partition}, offset {message.offset}"
-
-
 @contextmanager
 def _placing(where: str) -> Iterator[None]:
     """Name the handler and parameter in errors."""
@@ -181,7 +176,6 @@ def _placing(where: str) -> Iterator[None]:
 
 
 def _split_optional(annotation: Any) -> tuple[Any, bool]:
-    """Return an annotation without None, and whether it had None."""
     if get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation, False
     rest = [each for each in get_args(annotation) if each is not type(None)]

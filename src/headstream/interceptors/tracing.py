@@ -139,7 +139,6 @@ class Tracing(Interceptor):
         return rate > 0
 
     def _is_sampled(self, context: Any) -> bool:
-        """Return whether the span of a context is of a sampled trace."""
         return bool(self._trace.get_current_span(context).get_span_context().trace_flags.sampled)
 
     def context_of(self, message: Message) -> Any:

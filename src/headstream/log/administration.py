@@ -22,8 +22,8 @@ from headstream.core.model.topology import (
     check_deleted_partitions,
     check_legal_hold,
 )
-from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
-from headstream.log.catalog.records import NO_LABELS
+from headstream.log.catalog.catalog import Catalog, find_topic
+from headstream.log.catalog.records import NO_LABELS, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.log import Log
 from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 

@@ -17,7 +17,8 @@ from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.forks import register_for_forks
-from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
 from headstream.log.directory.waiters import Waiters

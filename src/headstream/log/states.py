@@ -28,7 +28,8 @@ from typing import Final
 from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
 from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
+from headstream.log.catalog.catalog import Catalog, topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,
@@ -246,7 +247,6 @@ class MessageStates:
             remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
-        """Return path and byte position of messages."""
         with PartitionFollower(directory, self._files) as follower:
             for offset in offsets:
                 if not follower.first_offset <= offset < follower.end_offset:

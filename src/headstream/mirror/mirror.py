@@ -275,7 +275,6 @@ class Mirror:
     # -- messages ---------------------------------------------------------------------------------------------
 
     def _copy(self, topic: _SourceTopic) -> int:
-        """Copy one poll's messages of a topic, and return their number."""
         messages: list[ReceivedMessage] = []
         with self._unless_deleted(topic.name):
             messages = topic.consumer.poll(_POLL_COUNT)

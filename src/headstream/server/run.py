@@ -70,7 +70,6 @@ async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None], pi
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loop if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -66,6 +66,7 @@ class KafkaBroker(TemporaryServer):
         self._partitions = partitions
         self._heap_mb = heap_mb
         self._ports = (0, 0)
+        self._given_ports: tuple[int, int] | None = None
         self._cluster_id = uuid.uuid4().hex[:22]
 
     @property
@@ -115,10 +116,6 @@ class KafkaBroker(TemporaryServer):
         """Return the number of a topic's partitions; 0 if it does not exist."""
         return kafka_requests.count_partitions(self._address(), topic)
 
-    def _choose_ports(self) -> tuple[int, int]:
-        """Return the ports of clients and of the controller."""
-        return find_free_ports()
-
     def _port(self) -> int:
         self._home()
         return self._ports[0]
@@ -128,7 +125,7 @@ class KafkaBroker(TemporaryServer):
 
     def _prepare(self, directory: Path) -> None:
         """Write the settings, and format the data folder."""
-        self._ports = broker, controller = self._choose_ports()
+        self._ports = broker, controller = self._given_ports or find_free_ports()
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",

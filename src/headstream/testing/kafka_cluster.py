@@ -43,9 +43,6 @@ class _Node(KafkaBroker):
         self._cluster_id = cluster
         self._given_ports = ports[number - 1]
 
-    def _choose_ports(self) -> tuple[int, int]:
-        return self._given_ports
-
 
 class KafkaCluster:
     """Brokers of one cluster, running within a `with` statement.

@@ -139,7 +139,10 @@ class PostgresServer(TemporaryServer):
                 process.kill()
 
     def _clean_up(self, directory: Path) -> None:
-        _remove_shared_memory(directory)
+        # The segment of a killed server outlives its processes. A stopped server has no such file.
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            segment = _pid_file(directory).read_text().splitlines()[6].split()[1]
+            subprocess.run(["ipcrm", "-m", segment], capture_output=True)
 
     def _run_psql(self, database: str, sql: str) -> str:
         address = ["-h", HOST, "-p", str(self._port_number), "-U", self.user, "-d", database]
@@ -198,10 +201,3 @@ def _as_owner(command: list[str]) -> list[str]:
 
 def _pid_file(home: Path) -> Path:
     return home / "data" / "postmaster.pid"
-
-
-def _remove_shared_memory(home: Path) -> None:
-    """Remove the segment of a killed server, which outlives its processes. A stopped server has no such file."""
-    with contextlib.suppress(FileNotFoundError, IndexError):
-        segment = _pid_file(home).read_text().splitlines()[6].split()[1]
-        subprocess.run(["ipcrm", "-m", segment], capture_output=True)

@@ -128,7 +128,6 @@ class TemporaryServer:
         """Fill its new directory, and choose its ports."""
 
     def _command(self, directory: Path) -> list[str]:
-        """Return the command that runs the program."""
         raise NotImplementedError
 
     def _is_ready(self) -> bool:

@@ -11,7 +11,6 @@ from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
-from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.system import ClientGroup, GetMe
 from headstream.core.wire.commands.users import CreateUser, UserStatus
@@ -73,30 +72,6 @@ def test_a_member_whose_connection_ends_has_left(root: TcpPeer, members: list[Tc
     assert list(owned(watcher).values()) == [(1, 2, 3)]
 
 
-def test_members_share_the_partitions_that_come_and_go(root: TcpPeer, members: list[TcpPeer]) -> None:
-    for member in members[:2]:
-        member.ask(JoinGroup(1, 1, 1))
-    root.ask(CreatePartitions(1, 1, 3))
-    assert sorted(number for part in owned(root).values() for number in part) == [1, 2, 3, 4, 5, 6]
-    root.ask(DeletePartitions(1, 1, 5))
-    assert sorted(owned(root).values()) == [(), (1,)]
-    root.ask(DeletePartitions(1, 1, 1))
-    assert sorted(owned(root).values()) == [(), ()]
-
-
-def test_one_member_takes_its_partitions_in_turn(members: list[TcpPeer]) -> None:
-    member = members[0]
-    member.ask(JoinGroup(1, 1, 1))
-    for number in range(30):
-        send(member, [b"message-%d-%d" % (number % 3 + 1, number // 3 + 1)], Partitioning.balanced())
-    taken = [take(member) for _ in range(30)]
-    assert [[message.payload for message in messages] for messages in taken] == [
-        [b"message-%d-%d" % (number % 3 + 1, number // 3 + 1)] for number in range(30)
-    ]
-    assert [messages[0].offset for messages in taken] == [number // 3 for number in range(30)]
-    assert [take(member) for _ in range(3)] == [[], [], []]
-
-
 def test_one_member_takes_every_keyed_message_once(members: list[TcpPeer]) -> None:
     member = members[0]
     member.ask(JoinGroup(1, 1, 1))
@@ -119,17 +94,6 @@ def test_members_take_the_messages_of_their_own_partition_in_order(members: list
         assert [message.offset for message in taken] == list(range(100))
         assert [message.payload for message in taken] == [b"message-%d" % number for number in range(partition - 1, 300, 3)]
         assert take(member) == []
-
-
-def test_a_member_without_a_partition_is_given_nothing(members: list[TcpPeer]) -> None:
-    members[0].ask(DeletePartitions(1, 1, 2))
-    for member in members[:2]:
-        member.ask(JoinGroup(1, 1, 1))
-    send(members[0], [b"only"])
-    parts = owned(members[0])
-    for member in members[:2]:
-        reply = poll(member, PollingKind.NEXT, partition=0, consumer=GROUP)
-        assert (reply.partition, reply.count) == ((1, 1) if parts[member.ask(GetMe()).client_id] else (0, 0))
 
 
 def test_poll_of_a_group_without_joining_needs_a_partition_number(members: list[TcpPeer]) -> None:

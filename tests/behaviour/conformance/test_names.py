@@ -12,7 +12,7 @@ from headstream.core.wire.commands.topics import GetTopic
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import RefusedError, TcpPeer
 
-NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "123", "4294967296", "ü☃", "\u202e", "a" * 255, "é" * 127]
+NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "123", "4294967296", "ü☃", "\u202e", "\xa0", "a" * 255, "é" * 127]
 
 
 @pytest.mark.parametrize("name", NAMES)

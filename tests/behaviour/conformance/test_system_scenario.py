@@ -14,15 +14,7 @@ from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGr
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.sessions import Ping
-from headstream.core.wire.commands.streams import (
-    CreateStream,
-    DeleteStream,
-    GetStream,
-    ListStreams,
-    PurgeStream,
-    StreamDetails,
-    UpdateStream,
-)
+from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams, StreamDetails
 from headstream.core.wire.commands.system import (
     ClientGroup,
     GetMe,
@@ -32,16 +24,7 @@ from headstream.core.wire.commands.system import (
     SnapshotCompression,
     SnapshotType,
 )
-from headstream.core.wire.commands.topics import (
-    NEVER,
-    Compression,
-    DeleteTopic,
-    GetTopic,
-    ListTopics,
-    PurgeTopic,
-    TopicDetails,
-    UpdateTopic,
-)
+from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic, ListTopics, PurgeTopic, TopicDetails, UpdateTopic
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer, refused
@@ -217,6 +200,8 @@ def test_partitions_are_added_and_the_highest_ones_deleted(peer: Peer) -> None:
     assert [partition.id for partition in topic_of(peer).partitions] == [1, 2, 3]
     peer.ask(DeletePartitions(1, 1, 100))
     assert topic_of(peer).partitions == ()
+    peer.ask(CreatePartitions(1, 1, 1))
+    assert [partition.id for partition in topic_of(peer).partitions] == [1]
     for status in (
         refused(peer, create_topic(1, "wide", partitions=1001)),
         refused(peer, CreatePartitions(1, 1, 0)),
@@ -246,33 +231,6 @@ def test_a_purged_topic_begins_anew(peer: Peer) -> None:
     assert peer.ask(GetOffset(CONSUMER, 1, 1, 1)) is None
     send(peer, [b"again"])
     assert [(message.offset, message.payload) for message in polled(poll(peer))] == [(0, b"again")]
-
-
-def test_a_stream_is_renamed_and_purged(peer: Peer) -> None:
-    build(peer)
-    peer.ask(UpdateStream(1, "new-stream"))
-    assert stream_of(peer, "new-stream").id == 1
-    assert peer.ask(GetStream(STREAM)) is None
-    peer.ask(UpdateStream(1, "new-stream"))
-    send(peer, PAYLOADS, stream="new-stream")
-    peer.ask(PurgeStream(1))
-    reply = poll(peer)
-    assert (reply.current_offset, reply.count) == (0, 0)
-
-
-def test_ids_are_the_smallest_that_are_free(peer: Peer) -> None:
-    build(peer)
-    peer.ask(DeleteTopic(1, 1))
-    assert peer.ask(ListTopics(1)) == ()
-    assert peer.ask(CreateStream(0, "second")).id == 2
-    assert peer.ask(create_topic(2, "first")).id == 1
-    assert peer.ask(CreateStream(7, "seventh")).id == 7
-    assert peer.ask(CreateStream(0, "third")).id == 3
-    peer.ask(DeleteStream(2))
-    assert peer.ask(CreateStream(0, "second again")).id == 2
-    for stream in peer.ask(ListStreams()):
-        peer.ask(DeleteStream(stream.id))
-    assert peer.ask(ListStreams()) == ()
 
 
 def test_clients_that_are_connected_are_listed_and_those_over_http_are_not(peer: Peer, root: TcpPeer) -> None:

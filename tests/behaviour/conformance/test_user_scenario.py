@@ -140,11 +140,6 @@ def test_a_user_is_renamed_made_inactive_given_rights_and_deleted(root: TcpPeer,
         assert refused(peer, command) == Status.RESOURCE_NOT_FOUND
 
 
-def test_the_root_user_is_neither_deleted_nor_given_other_rights(peer: Peer) -> None:
-    assert refused(peer, DeleteUser(1)) == refused(peer, DeleteUser("iggy")) == Status.CANNOT_DELETE_USER
-    assert refused(peer, UpdatePermissions(1, None)) == Status.CANNOT_CHANGE_PERMISSIONS
-
-
 def test_nothing_is_answered_after_the_logout(guest: Peer) -> None:
     guest.login()
     guest.ask(Logout())

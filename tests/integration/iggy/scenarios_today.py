@@ -13,16 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import apache_iggy
-from apache_iggy import (
-    Consumer,
-    HeaderValue,
-    HttpConfig,
-    IggyClient,
-    Partitioning,
-    PollingStrategy,
-    SendMessage,
-    TcpConfig,
-)
+from apache_iggy import Consumer, HeaderValue, HttpConfig, IggyClient, Partitioning, PollingStrategy, SendMessage, TcpConfig
 
 KINDS = {
     "raw": HeaderValue.Raw(b"\x00\xff"),

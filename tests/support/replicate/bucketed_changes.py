@@ -22,13 +22,7 @@ from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.decoding.decoded import DECODED_SCHEMA, Decoded
-from headstream.replicate.decoding.transaction_events import (
-    EVENTS_SCHEMA,
-    SeenEvents,
-    change_events,
-    divide_events,
-    join_seen,
-)
+from headstream.replicate.decoding.transaction_events import EVENTS_SCHEMA, SeenEvents, change_events, divide_events, join_seen
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork

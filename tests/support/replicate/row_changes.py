@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from headstream.replicate.storage import delta_commit
+from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.deletion_vectors import Positions
-from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.delta_places import delta_options
 from headstream.replicate.storage.places import Place

@@ -7,10 +7,7 @@ import pytest
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import (
-    InvalidInputError,
-    TopicNotFoundError,
-)
+from headstream.errors import InvalidInputError, TopicNotFoundError
 from tests.unit.broker.test_topics import broker
 
 __all__ = ["broker"]  # fixtures

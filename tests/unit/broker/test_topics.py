@@ -9,12 +9,7 @@ import pytest
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import (
-    AlreadyExistsError,
-    InvalidOptionError,
-    StreamNotFoundError,
-    TopicNotFoundError,
-)
+from headstream.errors import AlreadyExistsError, InvalidOptionError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.opening import open_memory
 
 

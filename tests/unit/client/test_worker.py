@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,36 +15,7 @@ from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.interception.producer import InterceptedProducer
 from headstream.core.model.producers import Appended
 from headstream.interceptors.interceptor import Interceptor
-from tests.support.async_clients import run, send
-
-
-class Gate:
-    """Holds a function of the client until it is opened, and knows when its work is done."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-        self.has_begun, self.is_open = threading.Event(), threading.Event()
-        monkeypatch.setattr(owner, name, self.hold(getattr(owner, name)))
-
-    def hold(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls another one, and returns when the gate is open."""
-
-        def held(*arguments: Any, **options: Any) -> Any:
-            result = call(*arguments, **options)
-            self.has_begun.set()
-            self.is_open.wait(10)
-            return result
-
-        return held
-
-    async def cancel(self, waiting: Coroutine[Any, Any, Any]) -> None:
-        """Cancel a call that has done its work, and whose result is under way."""
-        task = asyncio.create_task(waiting)
-        await asyncio.to_thread(self.has_begun.wait, 10)
-        task.cancel()
-        await asyncio.sleep(0)
-        self.is_open.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+from tests.support.async_clients import Gate, run, send
 
 
 @pytest.mark.parametrize("mode", ["ordered", "retrying", "shared", "topics", "decoded", "intercepted"])

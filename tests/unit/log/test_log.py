@@ -16,7 +16,7 @@ from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import ClosedError
 from headstream.log.administration import create_topic, delete_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory, open_memory
 from headstream.log.segments.follower import PartitionFollower

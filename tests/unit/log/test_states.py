@@ -14,7 +14,7 @@ from headstream.core.model.message import Message, StateChange
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import CorruptLogError, InvalidInputError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, delete_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, segment_path

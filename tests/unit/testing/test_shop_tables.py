@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from headstream.testing import (
-    REPLICATE_TYPES,
-    SHOP_TABLES,
-)
+from headstream.testing import REPLICATE_TYPES, SHOP_TABLES
 
 
 def test_shop_tables_have_every_type_in_every_form() -> None:

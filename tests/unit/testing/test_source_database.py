@@ -7,13 +7,7 @@ import doctest
 import pytest
 
 from headstream.errors import InvalidInputError, NotFoundError
-from headstream.testing import (
-    SHOP_TABLES,
-    CaptureOptions,
-    SourceDatabase,
-    digest_rows,
-    source_database,
-)
+from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, source_database
 
 
 def test_source_database_gives_the_same_messages_when_the_seed_is_the_same() -> None:

@@ -7,10 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from headstream.testing import (
-    SourceChange,
-    SourceDatabase,
-)
+from headstream.testing import SourceChange, SourceDatabase
 
 
 def test_source_database_has_every_kind_of_change_and_value() -> None:

@@ -7,13 +7,7 @@ import dataclasses
 import pytest
 
 from headstream.errors import InvalidInputError
-from headstream.testing import (
-    LOB_TYPES,
-    REPLICATE_TYPES,
-    SourceColumn,
-    SourceDatabase,
-    SourceTable,
-)
+from headstream.testing import LOB_TYPES, REPLICATE_TYPES, SourceColumn, SourceDatabase, SourceTable
 
 KEY = SourceColumn("id", "INT4", key_position=1, nullable=False)
 NAME = SourceColumn("name", "STRING", length=20)

@@ -170,8 +170,6 @@ class Rights:
 
 
 def _allowed(given: Record, rows: Mapping[str, str]) -> frozenset[str]:
-    """Return the operations that permissions of one kind allow."""
-
     def has_any(names: Iterable[str]) -> bool:
         return any(getattr(given, name) for name in names)
 

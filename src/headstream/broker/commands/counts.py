@@ -16,7 +16,8 @@ from headstream.broker.cached_value import CachedValue
 from headstream.core.wire.commands.streams import Stream, StreamDetails
 from headstream.core.wire.commands.topics import NEVER, Compression, PartitionInfo, Topic, TopicDetails
 from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
-from headstream.log.catalog.catalog import Snapshot, StreamRecord, TopicRecord, topics_of
+from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.records import Snapshot, StreamRecord, TopicRecord
 from headstream.log.log import Log
 
 _MESSAGES_A_BATCH: Final = 1000

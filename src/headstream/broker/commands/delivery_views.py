@@ -8,13 +8,7 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.deliveries import find_group_of
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.core.wire.extensions.delivery_views import (
-    GetDelivery,
-    GetGroupDeliveries,
-    GroupCounts,
-    ToldMessage,
-    spell_counts,
-)
+from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries, GroupCounts, ToldMessage, spell_counts
 from headstream.core.wire.records import Command
 
 

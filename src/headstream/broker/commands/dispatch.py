@@ -39,7 +39,7 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 
 # Balance: the partition of a send that leaves the choice to the server.
 

@@ -97,7 +97,10 @@ def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> 
     _check_owner(server, session, command.writer)  # an epoch without batches is recorded as the writer's last one too
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
-        StagedPart(StagedWriter.file_name(part), tuple(_chunk(batch) for batch in batches))
+        StagedPart(
+            StagedWriter.file_name(part),
+            tuple(Chunk(batch.topic, batch.partition, batch.size_bytes, batch.count, batch.crc32c) for batch in batches),
+        )
         for part, batches in groupby(command.batches, key=attrgetter("part"))
     )
     log = server.broker.backing.writable_log()
@@ -144,10 +147,6 @@ def _last_epoch(server: Dispatcher, writer: str) -> int | None:
         return None
     last = record.epoch if record.state == "done" else record.epoch - 1
     return None if last < 0 else last
-
-
-def _chunk(batch: StagedBatch) -> Chunk:
-    return Chunk(batch.topic, batch.partition, batch.size_bytes, batch.count, batch.crc32c)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

@@ -54,7 +54,7 @@ from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.errors import ConsumersLimitError
 from headstream.log.administration import create_group as add_group
-from headstream.log.catalog.catalog import GroupRecord
+from headstream.log.catalog.records import GroupRecord
 
 
 def _permitted(server: Dispatcher, session: Session, command: ListGroups | CreateGroup) -> FoundTopic:

@@ -49,7 +49,7 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, NotFoundError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 
 JSON_BYTES: Final = 8 << 20
 """Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""

@@ -16,7 +16,7 @@ from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, Get
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.log.catalog.catalog import GroupRecord
+from headstream.log.catalog.records import GroupRecord
 
 
 class ConsumerPartition(NamedTuple):

@@ -15,7 +15,8 @@ from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
-from headstream.log.catalog.catalog import GroupRecord, Snapshot, StreamRecord, TopicRecord, topics_of
+from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.records import GroupRecord, Snapshot, StreamRecord, TopicRecord
 from headstream.log.log import Log
 
 

@@ -42,8 +42,7 @@ from headstream.log.administration import create_topic as add_topic
 from headstream.log.administration import delete_topic as remove_topic
 from headstream.log.administration import purge_topic as empty_topic
 from headstream.log.administration import update_topic as change_topic
-from headstream.log.catalog.catalog import StreamRecord, TopicLabels
-from headstream.log.catalog.records import NO_LABELS
+from headstream.log.catalog.records import NO_LABELS, StreamRecord, TopicLabels
 
 _MOST: Final = (1 << 63) - 1
 """The longest time and largest size of the log: 292,000 years."""

@@ -19,7 +19,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import InvalidOptionError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_journal import DeliveryJournal, Touched
 from headstream.log.partition.offset_file_counts import NO_USER
 

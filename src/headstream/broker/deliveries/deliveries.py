@@ -23,7 +23,7 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import OffsetOutOfRangeError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, retried
 from headstream.log.partition.offset_file_counts import NO_USER

@@ -17,7 +17,8 @@ from headstream.core.model.groups import GroupPartition
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.errors import NotFoundError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import DeliveryState
 
 
@@ -136,7 +137,6 @@ def _oldest_leased(state: DeliveryState) -> int | None:
 
 
 def _describe(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
-    """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up
     lease = next((lease for lease in state.leases.values() if offset in lease.offsets), None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.polling import OffsetOwner
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.delivery_journal import DeliveryJournal
 from headstream.log.partition.lease_table import LeaseTable

@@ -38,7 +38,7 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner
 from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import Lease
 from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER

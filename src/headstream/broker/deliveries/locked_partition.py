@@ -15,7 +15,7 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.errors import CorruptSendError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 
 _KEYS_PAGE: Final = 1000

@@ -11,7 +11,7 @@ from headstream.broker.groups.group_registry import registry_of
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.transitions import Transition, TransitionKind
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.partition.pause_state import PauseState, load_pause, store_pause
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headstream.broker.groups.membership import GroupMembers
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.directory.group_lock import GroupLock
 from headstream.log.log import Log
 from headstream.log.partition.pause_state import PauseState

@@ -27,7 +27,7 @@ from headstream.errors import (
     RebalancedError,
 )
 from headstream.log.administration import delete_group
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_journal import remove_journals
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.partition.pause_state import pause_name

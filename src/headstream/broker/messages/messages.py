@@ -21,14 +21,7 @@ from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange, state_name
 from headstream.core.model.offset_ranges import ranges_of
-from headstream.core.model.polling import (
-    ConsumerKind,
-    OffsetOwner,
-    Polled,
-    PollingKind,
-    PollingStrategy,
-    SegmentCounts,
-)
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 from headstream.core.model.removals import Removal
 from headstream.core.model.transitions import Transition, TransitionKind
@@ -42,8 +35,9 @@ from headstream.errors import (
 )
 from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.interceptors.trace_contexts import find_contexts
-from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.catalog import Catalog, find_topic
 from headstream.log.catalog.producer_numbers import ProducerNumbers
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import DeliveryState
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
@@ -85,7 +79,6 @@ def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None
 
 
 def _state_of(state: DeliveryState, offset: int) -> int:
-    """Return the state that corresponds to a delivery."""
     each = state.failing.get(offset)
     if each is not None and each.reason:
         return _POISONED

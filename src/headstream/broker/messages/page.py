@@ -89,13 +89,7 @@ def find_start(
     return max(offset, follower.first_offset)
 
 
-def read_page(
-    follower: PartitionFollower,
-    place: tuple[int, int],
-    start: int,
-    wanted: Wanted,
-    known: PartitionStates,
-) -> Polled:
+def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, wanted: Wanted, known: PartitionStates) -> Polled:
     """Read from an offset of a place (partition, generation) up to the requested number of messages or the end.
 
     States are read only if some message can be unavailable; log/states.py explains the second check. Runs of messages in other

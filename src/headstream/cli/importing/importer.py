@@ -29,14 +29,7 @@ from headstream.core.model.constructors import int64
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.reserved import TIMESTAMP_HEADER
 from headstream.core.model.topology import Limits
-from headstream.errors import (
-    DecodeError,
-    HeadstreamError,
-    InvalidInputError,
-    NotFoundError,
-    PartitionNotFoundError,
-    StorageError,
-)
+from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, NotFoundError, PartitionNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
@@ -346,7 +339,6 @@ class Importer:
             self._log.set_state(topic, partition, found, state, reason="imported in this state", by="headstream import")
 
     def _locate(self, message: Message, number: int) -> tuple[int, int]:
-        """Return the partition and the id of a line's message."""
         partition = message.partition
         if partition is None:
             producer = self._producers[message.topic or ""]

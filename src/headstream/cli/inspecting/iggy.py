@@ -64,7 +64,6 @@ def walk_stored(reader: FieldReader) -> None:
 
 
 def _skip_valid(reader: FieldReader) -> None:
-    """Skip valid messages without recording them."""
     data = memoryview(reader.data)
     while reader.remaining:
         chunk = data[reader.at : reader.at + _CHUNK_BYTES]

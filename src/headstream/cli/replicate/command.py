@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
-_PLACE: Final = LocalPath()
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
 _SIZE: Final = Checked("size", parse_size_bytes)
 
@@ -205,7 +204,6 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
 
 
 def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
-    """Return the configuration from the options and, if given, a file."""
     from headstream.replicate.settings.config import ReplicateConfig
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.debezium_settings import DebeziumSettings

@@ -157,7 +157,6 @@ def _sample(where: str, line: bytes) -> Sample:
 
 
 def _print_explained(explained: dict[str, Any]) -> None:
-    """Print one explanation as a table."""
     print_text(explained["where"])
     columns, data, before = explained.get("columns"), explained.get("data"), explained.get("before")
     members = {name: value for name, value in explained.items() if name not in _PARKED and value is not None}

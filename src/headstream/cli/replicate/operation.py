@@ -52,7 +52,6 @@ _TABLE: Final = Checked("schema.table", _read_table)
 
 
 def _selection_options(function: _Function) -> _Function:
-    """Add the options that select set-aside messages."""
     for option in reversed(
         (
             click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text."),

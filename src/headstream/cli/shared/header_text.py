@@ -22,8 +22,8 @@ import re
 from typing import Any, Final
 
 from headstream.core.model.constructors import CONSTRUCTORS, string
+from headstream.core.model.header_block import check_key
 from headstream.core.model.header_values import FLOAT_LAYOUTS, HeaderKind, HeaderValue, parse_kind
-from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError
 
 _NEAR_KINDS: Final = {
@@ -68,14 +68,14 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
     if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
             raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
-        return _from_bytes(kind, decode_base64(value))
+        return HeaderValue(parse_kind(kind), decode_base64(value))
     if kind in ("float32", "float64") and isinstance(value, str):
         return _read_special(kind, value)
     if kind == "char" and isinstance(value, int) and value in _SURROGATES:
         return HeaderValue(HeaderKind.CHAR, value.to_bytes(2, "little"))
     constructor = CONSTRUCTORS.get(kind)
     if constructor is None:
-        raise _unknown_kind(kind)
+        raise HeaderError(f"{kind!r} is not a kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
     made: HeaderValue = constructor(value)
     return made
 
@@ -173,14 +173,6 @@ def _read_special(kind: str, text: str) -> HeaderValue:
         if value.value != value.value:
             return value
     raise HeaderError(f"{text!r} is not a {kind}", advice="Write a number, inf, -inf or nan")
-
-
-def _from_bytes(kind: str, data: bytes) -> HeaderValue:
-    return HeaderValue(parse_kind(kind), data)
-
-
-def _unknown_kind(kind: str) -> HeaderError:
-    return HeaderError(f"{kind!r} is not a kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
 
 
 def _json_name(value: Any) -> str:

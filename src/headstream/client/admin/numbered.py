@@ -17,12 +17,7 @@ import itertools
 from headstream.client.arguments import topic_name
 from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName, parse_number
-from headstream.errors import (
-    InvalidInputError,
-    PermissionDeniedError,
-    StreamNotFoundError,
-    TopicNotFoundError,
-)
+from headstream.errors import InvalidInputError, PermissionDeniedError, StreamNotFoundError, TopicNotFoundError
 
 
 def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from headstream.client.arguments import ConsumerOptions, StartInput
-from headstream.client.checks import Milliseconds, milliseconds
+from headstream.client.arguments import ConsumerOptions, Milliseconds, StartInput
+from headstream.client.checks import milliseconds
 from headstream.client.consumer.base import DelayInput
 from headstream.client.consumer.consumer import Consumer
 from headstream.client.consumer.filtering import FilterCounts

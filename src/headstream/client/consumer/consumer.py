@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headstream.client.arguments import StartInput, start_of
-from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.arguments import Milliseconds, StartInput, start_of
+from headstream.client.checks import check_whole, milliseconds
 from headstream.client.closing import closing
 from headstream.client.consumer.base import BaseConsumer, lease_settler
 from headstream.client.consumer.filtering import FilterCounts

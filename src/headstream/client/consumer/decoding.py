@@ -34,7 +34,7 @@ class DecodedMessage(ReceivedMessage, Generic[_T]):
         if self.payload is None:
             raise SerializerError(
                 "a null payload cannot be decoded",
-                where=_coordinates(self),
+                where=place_of(self),
                 advice="Look whether `message.payload is None` before: it deletes its key in a topic that compacts",
             )
         return self._value
@@ -56,13 +56,14 @@ def message_decoder(decode: Any) -> Transform:
                     f"It is not committed and is delivered again: seek({message.partition}, {message.offset + 1}) skips it, "
                     "and a consumer without decode= reads its payload"
                 )
-                raise explain_failure(error, "decoded", name, where=_coordinates(message), advice=advice) from error
+                raise explain_failure(error, "decoded", name, where=place_of(message), advice=advice) from error
         return decoded
 
     return transform
 
 
-def _coordinates(message: ReceivedMessage) -> str:
+def place_of(message: ReceivedMessage) -> str:
+    """Return the topic, partition and offset of a message as text."""
     return f"{message.topic}, partition {message.partition}, offset {message.offset}"
 
 

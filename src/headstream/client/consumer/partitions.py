@@ -210,7 +210,6 @@ class Partitions:
         self._listener.end_others(())
 
     def close(self) -> None:
-        """Leave the group."""
         self._ahead.cancel()
         if self.share is not None:
             self.share.leave()
@@ -229,24 +228,19 @@ class PartitionReading(Reading):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next message is already buffered."""
         return not self.partitions.fetching.is_empty
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
         return self.partitions.fetching.is_scanning
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has yet to come, so that it can be waited for without asking for it."""
         return self.partitions.has_read_everything
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """Counts of messages that the filter has examined."""
         return FilterCounts(self.partitions.fetching.scanned_count, self.partitions.fetching.failed_count)
 
     def close(self) -> None:
-        """Leave the group."""
         self.partitions.close()

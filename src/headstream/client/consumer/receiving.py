@@ -23,12 +23,7 @@ _MAX_WARNED: Final = 1000
 
 
 def poll_checked(
-    transport: Transport,
-    topic: TopicName,
-    partition: int,
-    request: PollRequest,
-    *,
-    polled: Polled | None = None,
+    transport: Transport, topic: TopicName, partition: int, request: PollRequest, *, polled: Polled | None = None
 ) -> tuple[Polled, list[ReceivedMessage]]:
     """Poll and verify each payload; after a mismatch, poll once more from that message.
 
@@ -56,12 +51,7 @@ def poll_checked(
     return whole, messages
 
 
-def poll_topic(
-    transport: Transport,
-    topic: TopicName,
-    partition: int | None,
-    request: PollRequest,
-) -> list[ReceivedMessage]:
+def poll_topic(transport: Transport, topic: TopicName, partition: int | None, request: PollRequest) -> list[ReceivedMessage]:
     """Poll one partition or all as poll_existing().
 
     Args:
@@ -81,12 +71,7 @@ def poll_topic(
     return found
 
 
-def poll_existing(
-    transport: Transport,
-    topic: TopicName,
-    partition: int,
-    request: PollRequest,
-) -> list[ReceivedMessage]:
+def poll_existing(transport: Transport, topic: TopicName, partition: int, request: PollRequest) -> list[ReceivedMessage]:
     """Poll as poll_checked(); with a filter, or for states of a group, repeat until there are enough messages or all existing
     ones are examined. An error after the first message found ends the result instead of being raised.
     """

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.arguments import Milliseconds
+from headstream.client.checks import check_whole, milliseconds
 from headstream.client.closing import closing
 from headstream.client.consumer.base import BaseConsumer
 from headstream.client.consumer.consumer import Consumer

@@ -151,7 +151,6 @@ def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
 
 
 def _value_of(letter: ReceivedMessage, name: str) -> Any:
-    """Return the plain value of a header, None if there is none."""
     found = letter.headers.get(name)
     return None if found is None else found.value
 

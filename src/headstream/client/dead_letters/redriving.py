@@ -37,13 +37,7 @@ from headstream.core.model.reserved import (
     REDRIVES_HEADER,
 )
 from headstream.core.model.topology import Topic
-from headstream.errors import (
-    GroupInUseError,
-    InvalidInputError,
-    NotFoundError,
-    PermissionDeniedError,
-    TopicNotFoundError,
-)
+from headstream.errors import GroupInUseError, InvalidInputError, NotFoundError, PermissionDeniedError, TopicNotFoundError
 
 _GROUP: Final = "hs.dlq"
 _INTENT: Final = f"{REDRIVE_HEADER} "

@@ -53,7 +53,6 @@ class Senders:
                     raise
 
     def _find(self, topic: TopicName) -> tuple[Producer, float]:
-        """Return the producer of a topic, and when it was made."""
         now_s = time.monotonic()
         old: list[Producer] = []
         try:

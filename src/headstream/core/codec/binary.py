@@ -159,7 +159,6 @@ def _check_reserved(message: Message, block: bytes) -> None:
 
 
 def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers, bytes | None]:
-    """Return key, headers and payload."""
     at = reader.at
     block = reader.pull_bytes(headers_size, "the headers of a message") if headers_size else b""
     payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")

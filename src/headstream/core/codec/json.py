@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.codec.json_text import decode_json, encode_json
+from headstream.core.model.header_block import check_key
 from headstream.core.model.header_values import HeaderKind, HeaderValue, parse_kind
-from headstream.core.model.headers import Headers, check_key
+from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message, parse_state, state_name
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
@@ -217,7 +218,6 @@ def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any
 
 
 def _read_body(document: dict[str, Any], where: str) -> tuple[bytes | None, Headers, bytes | None]:
-    """Return key, headers and payload."""
     payload: bytes | None = _decode_base64(document.get("payload"), f"{where}.payload")
     headers = decode_headers(document.get("headers"), f"{where}.headers")
     key = headers.get(KEY_HEADER)

@@ -7,22 +7,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union
 
 from headstream.core.model import constructors as kinds
 from headstream.core.model.constructors import HeaderInput, header_value
-from headstream.core.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair, check_key
-from headstream.core.model.header_values import HeaderKind, HeaderValue, PlainValue
+from headstream.core.model.header_block import BINARY, HeaderBlock, HeaderLayout, Pair, check_key
+from headstream.core.model.header_values import HeaderValue, PlainValue
 from headstream.errors import HeaderError
-
-__all__ = [
-    "MAX_KEY_BYTES",
-    "NO_HEADERS",
-    "HeaderKind",
-    "HeaderValue",
-    "Headers",
-    "HeadersInput",
-    "Serializer",
-    "check_key",
-    "undecoded_headers",
-]
-
 
 HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str, Any]]]
 

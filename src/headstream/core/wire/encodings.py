@@ -19,8 +19,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.statuses import Status
 
-__all__ = ["CLASSIC", "Encoding"]
-
 
 class Encoding:
     """The encoding of one generation."""

@@ -5,6 +5,8 @@
         reply = one(StreamDetails)
         stream: StreamId
 
+Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields come first.
+
 Bytes: the fields in their order, back to back. Bytes after the last field are ignored, in requests and in replies, as Iggy's
 servers and clients do, since some clients send more than a command has. JSON: an object of the fields; the fields of a command
 that are not in its route's path are query parameters (GET, DELETE) or members of the body (POST, PUT). Unknown members
@@ -14,6 +16,7 @@ are ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -21,7 +24,7 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.codec.json_text import decode_json, encode_json
 from headstream.core.wire.codes import TABLE, Code, CodeEntry, Route
 from headstream.core.wire.fields import fields_of, read_member
-from headstream.core.wire.shapes import Shape, invalid_value
+from headstream.core.wire.shapes import GroupId, Shape, StreamId, TopicId, invalid_value
 from headstream.errors import DecodeError, InvalidInputError
 
 _R = TypeVar("_R")
@@ -362,3 +365,18 @@ class Command(Record, Generic[_R]):
             else:
                 raise DecodeError(f"{field.json_name} is missing", 0, where=place)
         return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCommand(Command[_R]):
+    """A command whose first fields name a topic."""
+
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommand(TopicCommand[_R]):
+    """A command whose first fields name a consumer group of a topic."""
+
+    group: GroupId

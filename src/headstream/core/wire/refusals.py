@@ -139,6 +139,11 @@ _NEAREST_STATUS: Final = {
 }
 """Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 
+_KINDS: Final[dict[str, Any]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HeadstreamError)
+}
+"""The errors that a server can name."""
+
 
 def status_of(error: BaseException, *, is_extended: bool = False) -> int:
     """Return the status of an error, for a server's response.
@@ -209,7 +214,7 @@ def _read(status: int, document: Any) -> HeadstreamError:
         return refusal(status)
     what, where, advice = (text if isinstance(text := document.get(name), str) else None for name in ("what", "where", "advice"))
     error = refusal(status, what, where=where, advice=advice)
-    kind = getattr(errors, str(document.get("kind")), None) if document.get("kind") in errors.__all__ else None
+    kind = _KINDS.get(str(document.get("kind")))
     if kind is None or what is None:
         return error
     place = {name: document.get(name) for name in _LOCATION}

@@ -36,18 +36,6 @@ from headstream.log.catalog.connection import connect, translated
 from headstream.log.catalog.records import NO_LABELS, NO_OPTIONS, GroupRecord, Snapshot, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.catalog.schema import SCHEMA, STEPS, VERSION, topic_columns
 
-__all__ = [
-    "Catalog",
-    "GroupRecord",
-    "Snapshot",
-    "StreamRecord",
-    "TopicLabels",
-    "TopicRecord",
-    "find_topic",
-    "is_current",
-    "topics_of",
-]
-
 
 def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
     """Iterate over the topics of all streams."""

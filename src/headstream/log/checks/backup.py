@@ -29,9 +29,10 @@ from typing import Any, Final
 
 from headstream.core.model.message import MessageState, StateChange
 from headstream.errors import InvalidOptionError, NotALogError, OffsetOutOfRangeError, PartitionNotFoundError, StorageError
-from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
+from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.catalog.commit_records import pending_commits
 from headstream.log.catalog.connection import connect
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import find_states, put_states
 from headstream.log.directory.marker import read_marker, write_marker
 from headstream.log.log import Log

@@ -14,7 +14,8 @@ from typing import Final
 
 from headstream.core.model.polling import OffsetOwner
 from headstream.errors import CorruptLogError, InvalidInputError, NotALogError, PartitionNotFoundError, StorageError
-from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.directory.marker import Marker, read_marker
 from headstream.log.partition.offsets import OffsetStore

@@ -352,7 +352,7 @@ class LeaseTable:
                         if change.step is LeaseStep.POISONED and again is not None and again.reason:
                             outcome.poisoned.append(again)
             for begin, until in left:
-                why = "its lease is not known" if lease is None else _ended_at(lease)
+                why = "its lease is not known" if lease is None else f"its lease ended at {_clock(lease.until_us)}"
                 outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
         return outcome
 
@@ -457,10 +457,6 @@ def _worker_of(lease: Lease | None) -> tuple[str, int]:
 def _ended(lease: Lease | None) -> str:
     worker = "its worker" if lease is None or not lease.worker else lease.worker
     return f"the lease of {worker} ended before it was settled"
-
-
-def _ended_at(lease: Lease) -> str:
-    return f"its lease ended at {_clock(lease.until_us)}"
 
 
 def _clock(time_us: int) -> str:

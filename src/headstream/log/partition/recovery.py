@@ -55,8 +55,6 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files, WriteFile
 from headstream.log.system.findings import report
 
-__all__ = ["MISSING_ADVICE", "SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
-
 MISSING_ADVICE: Final = (
     "Restore it from a copy, or accept the loss: headstream verify DIR --repair --accept-loss creates it, empty. "
     "Version control and archives drop directories of partitions that never had a message"

@@ -89,7 +89,6 @@ class OsReadFile:
         self._descriptor = descriptor
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
         done = 0
         try:
             while done < len(buffer):
@@ -102,14 +101,12 @@ class OsReadFile:
         return done
 
     def size_bytes(self) -> int:
-        """Return the file's current size."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
             raise storage_error(error, "read a file's size", self._path) from error
 
     def close(self) -> None:
-        """Close the file; closing twice is allowed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -122,7 +119,6 @@ class OsReadFiles:
     """The operating system's files, for reading."""
 
     def open_read(self, path: str) -> OsReadFile | None:
-        """Return the file opened for reading, or None if it does not exist."""
         try:
             return OsReadFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
@@ -131,7 +127,6 @@ class OsReadFiles:
             raise storage_error(error, "open a file", path) from error
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None if it does not exist."""
         try:
             return os.listdir(directory)  # noqa: PTH208 - one Path object a name would be too slow
         except FileNotFoundError:
@@ -152,7 +147,6 @@ class OsReadFiles:
         return changed_ns if changed_ns < time.time_ns() - _TICK_NS else -next(_UNSETTLED)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory has that path."""
         try:
             os.stat(path)  # noqa: PTH116
         except FileNotFoundError:

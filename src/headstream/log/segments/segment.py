@@ -285,7 +285,6 @@ class Segment:
     def _read_part(
         self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
     ) -> tuple[memoryview, int]:
-        """Read a part of a send's messages."""
         rest = entry.end_position - start
         wanted = min(until_offset, entry.end_offset) - from_offset
         guess = entry.size_bytes // entry.messages_count * wanted

@@ -41,7 +41,7 @@ from headstream.errors import (
     StorageError,
     TopicNotFoundError,
 )
-from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.catalog import Catalog, find_topic
 from headstream.log.catalog.commit_records import (
     CommitRecord,
     PartitionProgress,
@@ -50,6 +50,7 @@ from headstream.log.catalog.commit_records import (
     pending_commits,
     record_commit,
 )
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.compacted_input import check_keys
 from headstream.log.segments.layout import INBOX_NAME
 from headstream.log.staged.staging import (
@@ -296,7 +297,6 @@ class StagedCommits:
             return failures
 
     def _keep_reserved(self, record: CommitRecord, error: StorageError) -> None:
-        """Keep the partitions of an unfinished commit reserved."""
         self._unfinished.update(((progress.topic, progress.partition), error) for progress in record.progress)
         self._reserved.clear()
 
@@ -421,7 +421,6 @@ class StagedCommits:
     def _append_partition(
         self, record: CommitRecord, manifest: Manifest, progress: PartitionProgress, topic: TopicRecord
     ) -> CommitRecord:
-        """Append one partition's part."""
         log = self._log
         partition = log.partition(topic, progress.partition)
         # Keys were checked at the beginning: append unchanged even if the topic has required keys since.

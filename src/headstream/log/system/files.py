@@ -100,7 +100,6 @@ class OsFile(OsReadFile):
         self._started = 0
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of the data at a byte position, or raise StorageError."""
         if position + len(data) > self._way:
             self._reserve_ahead(position, position + len(data))
         try:
@@ -138,18 +137,15 @@ class OsFile(OsReadFile):
             done += os.pwrite(self._descriptor, data[done:], position + done)
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to a size."""
         try:
             os.ftruncate(self._descriptor, size_bytes)
         except OSError as error:
             raise storage_error(error, "truncate a file", self._path) from error
 
     def is_removed(self) -> bool:
-        """Return whether the file was removed, or replaced, since it was opened."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def sync(self) -> None:
-        """Sync the written bytes to the disk."""
         try:
             os.fdatasync(self._descriptor)  # with the size; access times are not needed
         except OSError as error:
@@ -160,14 +156,12 @@ class OsFiles(OsReadFiles):
     """The operating system's files."""
 
     def open_write(self, path: str) -> OsFile:
-        """Return the file opened for reading and writing, creating it if missing."""
         try:
             return OsFile(path, open_private(path))
         except OSError as error:
             raise storage_error(error, "open a file", path) from error
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; it can exist."""
         for left in reversed(range(_MOST_TRIES)):
             try:
                 make_private_directory(path)
@@ -177,7 +171,6 @@ class OsFiles(OsReadFiles):
                     raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see the old or the new. Not durably, a power cut can leave anything."""
         temporary = f"{path}.new"
         file = self.open_write(temporary)
         try:
@@ -192,7 +185,6 @@ class OsFiles(OsReadFiles):
             self.sync_directory(str(Path(path).parent))
 
     def sync_directory(self, path: str) -> None:
-        """Sync the names added to and removed from a directory."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -203,21 +195,18 @@ class OsFiles(OsReadFiles):
             raise storage_error(error, "sync a directory", path) from error
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file or directory in the same file system, replacing the target."""
         try:
             Path(path).replace(target)
         except OSError as error:
             raise storage_error(error, "rename a file", path) from error
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
             raise storage_error(error, "remove a file", path) from error
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with its content, if it exists."""
         while os.path.lexists(path):
             try:
                 shutil.rmtree(path)
@@ -227,7 +216,6 @@ class OsFiles(OsReadFiles):
                 raise storage_error(error, "remove a directory", path) from error
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, atomically: files that another process adds meanwhile stay."""
         try:
             os.rmdir(path)  # noqa: PTH106
         except OSError as error:
@@ -246,7 +234,6 @@ class MemoryFile:
         self._is_removed = is_removed
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return the number of bytes read: fewer only at the end of the file."""
         with self._lock:
             count = max(0, min(len(buffer), len(self._content) - position))
             with memoryview(self._content) as content:
@@ -254,11 +241,9 @@ class MemoryFile:
         return count
 
     def size_bytes(self) -> int:
-        """Return the file's present size."""
         return len(self._content)
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of the data at a byte position."""
         with self._lock:
             gap = position - len(self._content)
             if gap > 0:
@@ -266,7 +251,6 @@ class MemoryFile:
             self._content[position : position + len(data)] = data
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to a size."""
         with self._lock:
             del self._content[size_bytes:]
 
@@ -280,7 +264,6 @@ class MemoryFile:
         """Return None: memory has no descriptor."""
 
     def is_removed(self) -> bool:
-        """Return whether the file was removed, or replaced, since it was opened."""
         return self._is_removed()
 
     def close(self) -> None:
@@ -297,11 +280,9 @@ class MemoryFiles:
         self._lock = threading.Lock()
 
     def open_read(self, path: str) -> MemoryFile | None:
-        """Return the file opened for reading, or None if it is missing."""
         return None if (content := self._files.get(path)) is None else MemoryFile(content, self._lock)
 
     def open_write(self, path: str) -> MemoryFile:
-        """Return the file opened for reading and writing, creating it if missing."""
         with self._lock:
             if path not in self._files:
                 self._files[path] = bytearray()
@@ -309,7 +290,6 @@ class MemoryFiles:
             return MemoryFile(content := self._files[path], self._lock, lambda: self._files.get(path) is not content)
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None if it is missing."""
         with self._lock:
             if directory not in self._directories:
                 return None
@@ -321,7 +301,6 @@ class MemoryFiles:
         return self._directories.get(directory)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that path exists."""
         return path in self._files or path in self._directories
 
     def _touch(self, path: str) -> None:
@@ -331,7 +310,6 @@ class MemoryFiles:
             self._directories[parent] = self._changes
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; it can exist."""
         with self._lock:
             parts = path.split("/")
             for end in range(1, len(parts) + 1):
@@ -364,13 +342,11 @@ class MemoryFiles:
             names[target + name[len(path) :]] = names.pop(name)  # type: ignore[assignment]
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
         with self._lock:
             if self._files.pop(path, None) is not None:
                 self._touch(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with its content, if it exists."""
         with self._lock:
             for name in [name for name in self._files if name.startswith(f"{path}/")]:
                 del self._files[name]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headstream.errors import HeadstreamError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import marked_before
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.segment_removal import open_index

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from headstream.errors import HeadstreamError, StorageError
-from headstream.log.catalog.catalog import TopicRecord, is_current, topics_of
+from headstream.log.catalog.catalog import is_current, topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.closed_reading import PassCancelledError
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import check_legal_hold
 from headstream.errors import HeadstreamError
-from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.catalog import Catalog, find_topic
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import marked_before, marked_with_reason, oldest_marks
 from headstream.log.segments.layout import base_offsets
 from headstream.log.upkeep.compaction import Compaction

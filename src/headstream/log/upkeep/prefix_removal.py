@@ -20,7 +20,8 @@ from headstream.core.codec.batch.results import Compacted
 from headstream.core.codec.batch.stored.scan import find_offset, scan
 from headstream.core.model.topology import check_legal_hold
 from headstream.errors import OffsetOutOfRangeError, TopicNotFoundError
-from headstream.log.catalog.catalog import TopicRecord, is_current
+from headstream.log.catalog.catalog import is_current
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
 from headstream.log.partition.segment_removal import drop_segment

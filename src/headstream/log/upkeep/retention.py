@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from headstream.core.model.topology import check_legal_hold
 from headstream.errors import HeadstreamError
-from headstream.log.catalog.catalog import TopicRecord, is_current, topics_of
+from headstream.log.catalog.catalog import is_current, topics_of
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
 from headstream.log.partition.stored_journals import find_unconfirmed
 from headstream.log.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets

@@ -11,18 +11,20 @@ that is not finished when the log closes is begun again at the next opening.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headstream.core.filters.summarizing import HeaderSummarizer
 from headstream.errors import HeadstreamError
-from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.partition.closed_reading import PassCancelledError
+from headstream.log.catalog.records import TopicRecord
+from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.segment_removal import SIDE_SUFFIXES, open_index
-from headstream.log.partition.segment_summaries import is_summarized, summarize_segment
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import SUMMARY_SUFFIX, segment_path
+from headstream.log.segments.summaries import SegmentSummary, encode_summary, read_summary
+from headstream.log.system.files import Files
 from headstream.log.upkeep.job import goes_on, retry_time_us, sum_over_partitions
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class Summaries:
         wanted = [segment for segment in closed if not segment.fault and not self._is_done(directory, segment, known)]
         results = [self._summarize(topic, directory, segment, known) for segment in wanted]
         known.done &= {(segment.base_offset, segment.generation) for segment in closed}
-        known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in _bases(closed)}
+        bases = {segment.base_offset for segment in closed}
+        known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in bases}
         known.changed = changed  # of before: what this round has written is examined once more
         return sum(results)
 
@@ -127,5 +130,37 @@ class Summaries:
                     self._log.files.remove(f"{directory}/{name}")
 
 
-def _bases(closed: list[Closed]) -> set[int]:
-    return {segment.base_offset for segment in closed}
+def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: Files) -> bool:
+    """Return whether a segment has a valid summary of these headers, or no messages to summarize."""
+    index = open_index(directory, segment.base_offset, files)
+    if index is None:
+        return True  # dropped meanwhile
+    try:
+        if index.last is None:
+            return True
+        found = read_summary(directory, index, files)
+    finally:
+        index.close()
+    return found is not None and set(found.headers) == set(names)
+
+
+def summarize_segment(
+    directory: str, segment: Closed, names: Sequence[str], files: Files, buffers: BufferPool, check_wanted: Callable[[], None]
+) -> bytes:
+    """Return the content of a segment's summary; PassCancelledError if the segment was dropped or replaced meanwhile.
+
+    `check_wanted` is called between two chunks, and raises PassCancelledError if the summary is no longer wanted.
+    """
+    index = open_index(directory, segment.base_offset, files)
+    if index is None:
+        raise PassCancelledError
+    try:
+        if index.generation != segment.generation:
+            raise PassCancelledError
+        summarizer = HeaderSummarizer(names, segment.messages_count)
+        for chunk in read_closed(directory, segment, files, buffers):
+            check_wanted()
+            summarizer.add(chunk)
+        return encode_summary(index, SegmentSummary(summarizer.messages_count, summarizer.finish()))
+    finally:
+        index.close()

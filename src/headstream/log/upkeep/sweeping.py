@@ -50,16 +50,12 @@ def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
         if is_explained:
             files.remove_directory(directory)
             report(directory, "the rest of a deleted or purged topic is removed")
-        elif _holds_files(files, directory):
+        elif any(files.list_names(f"{directory}/{name}") for name in files.list_names(directory) or []):
             target = free_aside_name(directory, files)
             files.rename(directory, target)
             report(directory, f"the catalog does not know this topic: set aside as {target.rpartition('/')[2]}")
     except StorageError as error:  # harmless: the next opening retries
         report(directory, f"a topic's directory that is not in the catalog stays: {error}")
-
-
-def _holds_files(files: Files, directory: str) -> bool:
-    return any(files.list_names(f"{directory}/{name}") for name in files.list_names(directory) or [])
 
 
 def _numbers(files: Files, directory: str) -> list[str]:

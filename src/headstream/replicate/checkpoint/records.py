@@ -107,7 +107,6 @@ class RecordWriter:
         self._files: list[FileChange] = []
         self._chunks: list[tuple[int, int, str]] = []
         self._buffer = bytearray()
-        self.body_bytes = 0
 
     def add(self, change: FileChange, data: Iterable[bytes | memoryview]) -> None:
         """Add a file.
@@ -119,7 +118,6 @@ class RecordWriter:
         self._files.append(change)
         for part in data:
             view = memoryview(part)
-            self.body_bytes += len(view)
             while len(self._buffer) + len(view) > CHUNK_BYTES:
                 room = CHUNK_BYTES - len(self._buffer)
                 self._buffer += view[:room]

@@ -12,13 +12,7 @@ names that version by the schema id. Values here are Python's, one message at a 
 from headstream.replicate.codec.data import Change, data_message, data_schema, decode_data
 from headstream.replicate.codec.envelope import Envelope, decode_envelope, encode_envelope
 from headstream.replicate.codec.masks import decode_mask, encode_mask, mask_from_hex, mask_to_hex
-from headstream.replicate.codec.metadata import (
-    ColumnMetadata,
-    Lineage,
-    TableMetadata,
-    decode_metadata,
-    metadata_message,
-)
+from headstream.replicate.codec.metadata import ColumnMetadata, Lineage, TableMetadata, decode_metadata, metadata_message
 from headstream.replicate.codec.types import target_type
 
 __all__ = [

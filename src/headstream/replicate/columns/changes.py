@@ -195,7 +195,6 @@ def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, st
 
 
 def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
-    """Mark the updates that change their row's key."""
     is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
     moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
     for key in keys:

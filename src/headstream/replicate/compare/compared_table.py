@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DecimalType, IntegralType,
 
 from headstream.errors import ReplicateError
 from headstream.replicate.compare.source_database import Partitions, SourceDatabase
-from headstream.replicate.engines.plan import DELETED
+from headstream.replicate.engines.plan import DELETED, quote_name
 from headstream.replicate.engines.spark_store import configure_store
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.storage.places import Place, StorePlace
@@ -67,18 +67,18 @@ class ComparedTable:
         """Return rows of the source, by a condition in the source's SQL."""
         lineage = self.schema.metadata.lineage
         rows = self.database.read(lineage.schema, lineage.table, self.selected, where, partitions)
-        return rows.select(*(self._normal(name, sf.col(_quoted(name)).try_cast(kind)) for name, kind in self.columns.items()))
+        return rows.select(*(self._normal(name, sf.col(quote_name(name)).try_cast(kind)) for name, kind in self.columns.items()))
 
     def lake_rows(self, *, with_sequence: bool = False) -> DataFrame:
         """Return the current rows of the target, optionally with SEQUENCE."""
-        chosen = [self._normal(name, sf.col(_quoted(name)).cast(kind)) for name, kind in self.columns.items()]
+        chosen = [self._normal(name, sf.col(quote_name(name)).cast(kind)) for name, kind in self.columns.items()]
         opened = SEQUENCE if SEQUENCE in self.lake.columns else _OPENED
         return self.lake.select(*chosen, *([sf.col(opened).alias(SEQUENCE)] if with_sequence else []))
 
     def numbered(self, rows: DataFrame) -> DataFrame:
         """Return rows with RANGE_NUMBER, the whole number of their range key; days are counted from 1970."""
         assert self.range_key is not None
-        key = sf.col(_quoted(self.range_key))
+        key = sf.col(quote_name(self.range_key))
         number = sf.unix_date(key) if self.columns[self.range_key] == "DATE" else key
         return rows.withColumn(RANGE_NUMBER, number.cast("bigint"))
 
@@ -156,8 +156,3 @@ def _is_plain_array(field: StructField) -> bool:
     """Return whether a database and Debezium write an array's items as the same JSON."""
     kind = field.dataType
     return isinstance(kind, ArrayType) and isinstance(kind.elementType, (BooleanType, IntegralType, StringType))
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"

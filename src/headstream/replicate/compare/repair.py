@@ -9,8 +9,8 @@ rows were read for the repair. So
     what the target has of the row           is lower: rows, deletions and rows of loads
 
 The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.
-They are the arguments of a request in the checkpoint, which the pipeline carries out (parked/repairs.py). Nothing is written to
-the source or its topics.
+They are the arguments of a request in the checkpoint, which the pipeline carries out (run/between_batches.py). Nothing is
+written to the source or its topics.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _change_of(sequence: str) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as the text that a JSON message has."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
-from headstream.replicate.engines.deltalake import DeltaLakeEngine, TableLog
+from headstream.replicate.engines.deltalake import DeltaLakeEngine, LoggedTable, TableLog
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.engines.mapped import MappedTables
 from headstream.replicate.engines.plan import MergePlan
@@ -26,29 +26,17 @@ MAX_DRIVER_TABLE_BYTES: Final = 32 << 20
 much, for each of the tables that are merged at the same time."""
 
 
-class ClusterEngine:
+class ClusterEngine(LoggedTable):
     """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table."""
 
     def __init__(
         self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings
     ) -> None:
-        self._log = TableLog(path)
+        super().__init__(TableLog(path))
         self._small = DeltaLakeEngine(self._log, mapped, strategy, settings)
         self._strategy: MergeStrategy = strategy
         self._spark = spark
         self._opened: DeltaSparkEngine | None = None
-
-    @property
-    def path(self) -> Place:
-        return self._log.path
-
-    @property
-    def columns(self) -> dict[str, str]:
-        return self._log.columns
-
-    @property
-    def is_empty(self) -> bool:
-        return self._log.is_empty
 
     @property
     def _large(self) -> DeltaSparkEngine:

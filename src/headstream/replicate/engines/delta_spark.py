@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import StorageError
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.engines.deltalake import TableLog
+from headstream.replicate.engines.deltalake import LoggedTable, TableLog
 from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.mapped import SparkMappedTables, needs_column_mapping, open_session, spark_path, translated
 from headstream.replicate.engines.merge_on_read import OWN_TABLE, log_enabled
@@ -32,7 +32,7 @@ _LEAST_BYTES: Final = 128 << 20
 _KEYS: Final = "headstream_keys"
 
 
-class DeltaSparkEngine:
+class DeltaSparkEngine(LoggedTable):
     """TableEngine by Spark.
 
     Args:
@@ -47,19 +47,7 @@ class DeltaSparkEngine:
         if strategy == "rewrite":  # also in a table that has the feature
             self._spark.conf.set("spark.databricks.delta.merge.deletionVectors.persistent", "false")
         self._tables = SparkMappedTables(self._spark)
-        self._log = log if isinstance(log, TableLog) else _open_log(log)
-
-    @property
-    def path(self) -> Place:
-        return self._log.path
-
-    @property
-    def columns(self) -> dict[str, str]:
-        return self._log.columns
-
-    @property
-    def is_empty(self) -> bool:
-        return self._log.is_empty
+        super().__init__(log if isinstance(log, TableLog) else _open_log(log))
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         self._tables.create(self.path, columns, partition_by, mapped=mapped or needs_column_mapping(columns))

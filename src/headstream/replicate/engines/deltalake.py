@@ -165,22 +165,11 @@ class TableLog:
                     remove_file(self.path, name)
 
 
-class DeltaLakeEngine:
-    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
+class LoggedTable:
+    """The members of a TableEngine that the table's log answers."""
 
-    def __init__(
-        self,
-        log: TableLog | Place,
-        mapped: MappedTables,
-        strategy: MergeStrategy = "rewrite",
-        settings: MergeSettings | None = None,
-    ) -> None:
-        self._mapped = mapped
-        self._log = log if isinstance(log, TableLog) else TableLog(log)
-        self._properties = OWN_TABLE if strategy == "auto" else {}
-        self._on_read = (
-            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
-        )
+    def __init__(self, log: TableLog) -> None:
+        self._log = log
 
     @property
     def path(self) -> Place:
@@ -193,6 +182,24 @@ class DeltaLakeEngine:
     @property
     def is_empty(self) -> bool:
         return self._log.is_empty
+
+
+class DeltaLakeEngine(LoggedTable):
+    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
+
+    def __init__(
+        self,
+        log: TableLog | Place,
+        mapped: MappedTables,
+        strategy: MergeStrategy = "rewrite",
+        settings: MergeSettings | None = None,
+    ) -> None:
+        super().__init__(log if isinstance(log, TableLog) else TableLog(log))
+        self._mapped = mapped
+        self._properties = OWN_TABLE if strategy == "auto" else {}
+        self._on_read = (
+            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
+        )
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         make_parent(self.path)
@@ -222,7 +229,7 @@ class DeltaLakeEngine:
             self._mapped.add_columns(self.path, added)
             self._log.refresh()
         else:
-            fields = [Field(name, PrimitiveType(_delta_type(kind))) for name, kind in added.items()]
+            fields = [Field(name, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for name, kind in added.items()]
             with self._committing("the table cannot be changed"):
                 self._log.table.alter.add_columns(fields)
 
@@ -439,7 +446,3 @@ def _remembering(app_id: str, version: int) -> CommitProperties:
 def _spark_type(field: Field) -> str:
     text = str(getattr(field.type, "type", field.type))
     return _SPARK_TYPES.get(text, text.upper())
-
-
-def _delta_type(spark_type: str) -> str:
-    return _DELTA_TYPES.get(spark_type, spark_type.lower())

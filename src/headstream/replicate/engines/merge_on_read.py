@@ -24,11 +24,12 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.engines.key_index import FileKeys, KeyIndex, Positions, SoughtKeys, can_find, find_rows
+from headstream.replicate.engines.key_index import KeyIndex, Positions, SoughtKeys, can_find, find_rows
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
-from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
+from headstream.replicate.storage.data_files import write_data_files
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
 from headstream.replicate.storage.places import Place
 
@@ -124,7 +125,9 @@ class MergeOnRead:
         """Return the live rows that have one of the given keys; raise StorageError if two of them have the same key."""
 
         def find(file: DataFile) -> _Found:
-            keys = self.index.find(file.path, file.rows, sought.columns) or self._read_keys(snapshot, file, sought.columns)
+            keys = self.index.find(file.path, file.rows, sought.columns) or self.index.build(
+                file.path, _read_columns(snapshot, file, sought.columns)
+            )
             return _Found(file, *find_rows(keys, sought))
 
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -144,9 +147,6 @@ class MergeOnRead:
                 advice='Delete all but one, or set merge_strategy = "rewrite", which changes each of them alike',
             )
         return [part for part in found if len(part.positions)]
-
-    def _read_keys(self, snapshot: LogSnapshot, file: DataFile, columns: Sequence[str]) -> FileKeys:
-        return self.index.build(file.path, _read_columns(snapshot, file, columns))
 
     def _commit(
         self, snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found], app_id: str, version: int

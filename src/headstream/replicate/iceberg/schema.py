@@ -72,7 +72,7 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
         SchemaError: a column's type has no equivalent, or its field id cannot stay.
     """
     is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
-    names = _read_mapping(mapping)
+    names = {name: entry["field-id"] for entry in json.loads(mapping or "[]") for name in entry["names"]}
     known = {} if before is None else {field.name: field for field in before.fields}
     by_id = {field.field_id: field for field in known.values()}
     fields, physical, replaced = [], {}, []
@@ -107,10 +107,6 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
     merged = {**kept, **{name: number for name, (number, _) in physical.items()}}
     written = json.dumps([{"field-id": number, "names": [name]} for name, number in merged.items()])
     return IcebergSchema(schema, spec, physical, written, replaced)
-
-
-def _read_mapping(mapping: str | None) -> dict[str, int]:
-    return {name: entry["field-id"] for entry in json.loads(mapping or "[]") for name in entry["names"]}
 
 
 def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:

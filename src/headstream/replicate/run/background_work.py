@@ -103,7 +103,6 @@ class BackgroundWork(Generic[K]):
                 self.changed.notify_all()
 
     def _try_all(self, keys: list[K]) -> bool:
-        """Try all; return whether one succeeded."""
         failures: list[str] = []
         for key in keys:
             if self._is_closed:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Container
 from typing import Any, Final
 
+import pyarrow as pa
+
 from headstream.errors import HeadstreamError, SchemaError
+from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 from headstream.replicate.parked.failing_tables import FailingTables
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.remote_requests import RemoteRequests
-from headstream.replicate.parked.repairs import repair_rows
 from headstream.replicate.parked.requests import Request, Requests
 from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.tables.maintenance import Schedule
@@ -121,3 +124,23 @@ class BetweenBatches:
         tried = {table for table in self._health.failing if table not in held_tables and table not in applied.failed}
         for table in tried - self._context.ledger.waiting_tables():
             self._health.note_success(table)
+
+
+def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
+    """Return the messages of a repair, from its request, as RAW_SCHEMA; their offsets differ by the request's number.
+
+    They are parked like messages whose schema has come, so that the next release applies them. In their flat form they name
+    their table; the schema id only selects them for the release.
+    """
+    payloads = [json.dumps(message).encode() for message in arguments["messages"]]
+    count = len(payloads)
+    columns = {
+        "topic": [REPAIR_TOPIC] * count,
+        "partition": [0] * count,
+        "offset": [(request << 32) + number for number in range(count)],
+        "timestamp_us": [now_us] * count,
+        "payload": payloads,
+        "schema_id": [arguments["schema_id"]] * count,
+    }
+    arrays = [pa.array(columns.get(kind.name, [None] * count), kind.type) for kind in RAW_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)

@@ -3,18 +3,81 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
+from headstream.connect import connect_plain
 from headstream.errors import HeadstreamError, InvalidOptionError, StorageError
+from headstream.mirror import Mirror, MirrorOptions
 from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
-from headstream.replicate.parked.topic_copy import TopicCopy, open_cluster
 from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.settings.config import ReplicateConfig
-from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
+from headstream.replicate.settings.kafka_topic import KafkaTopic, is_kafka_topic, parse_kafka_topic
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
+_TIMEOUT_MS: Final = 10_000
+"""How long a request to the cluster may take: micro-batches wait for it."""
+
+
+def open_cluster(target: KafkaTopic) -> Client:
+    """Return a client of the cluster of a topic."""
+    return connect_plain(target.url, timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS)
+
+
+class TopicCopy:
+    """The copy of one topic of the pipeline's own log in a Kafka cluster, with one partition if it is created.
+
+    A mirror (headstream.mirror) sends each message once, with its place in the pipeline's own log in the header `hs.mirror`, by
+    which a run after a crash finds what has been copied. Messages are released and redriven from the pipeline's own log.
+    """
+
+    def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
+        self._target = target
+        self._log = log
+        self._topic = topic
+        self._client: Client | None = None
+        self._until = 0
+
+    @property
+    def description(self) -> str:
+        """The name of this copy in messages."""
+        return f"the copy of {self._topic} at {self._target.place}"
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there can be messages that it lacks."""
+        return self._log.end(self._topic) != self._until
+
+    def follow(self) -> int:
+        """Copy the new messages; return their number."""
+        end = self._log.end(self._topic)
+        if end == self._until:
+            return 0
+        # Committed offsets of the copied topic have this name; another topic or cluster gets all messages again.
+        name = f"copy-{sha256(self._target.place.encode()).hexdigest()[:16]}"
+        options = MirrorOptions(topics=[self._topic], route=lambda _: self._target.topic, once=True, target_name=name)
+        try:
+            if self._client is None:
+                self._client = open_cluster(self._target)
+            copied = Mirror(self._log.client, self._client, options).run().copied
+        except HeadstreamError as error:
+            self.close()
+            raise StorageError(f"{self.description} fails: {error}", advice="It continues where it ended") from error
+        self._until = end
+        return copied
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
+
+
 _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
 """Pause before a failed copy is continued. An attempt can wait seconds for a cluster, and the next micro-batch with it."""
 

@@ -14,12 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent, StreamingQueryListener
 
 Listener: TypeAlias = Callable[[dict[str, Any]], None]
 """Receives the progress of one micro-batch."""

@@ -125,7 +125,6 @@ def _count_reasons(dead: pa.Table) -> Counter[str]:
 
 
 def _split(dead: _Dead, stopped: Mapping[Table, str]) -> tuple[list[Held], list[pa.RecordBatch]]:
-    """Return the dead messages of stopped tables, and the others."""
     held = [Held(table, reason, dead[table]) for table, reason in stopped.items() if table in dead]
     return held, [batch for owner, found in dead.items() if owner not in stopped for batch in found.to_batches()]
 

@@ -143,7 +143,9 @@ class Transactions:
         decoded = leave_out_stored(decoded.with_changes(kept), on_disk.values())
         parts: dict[Table, list[pa.Table]] = {}
         for schema_id, coordinates in (*held, *on_disk.items()):
-            parts.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
+            parts.setdefault(schemas[schema_id].table, []).append(
+                change_coordinates(coordinates, schema_id).append_column(TRANSACTION, coordinates[TRANSACTION])
+            )
         waits_now = [Held(name, _INCOMPLETE, pa.concat_tables(tables), "transaction") for name, tables in parts.items()]
         return replace(unit, decoded=decoded, held=[*unit.held, *waits_now], record=states.record)
 
@@ -256,7 +258,3 @@ def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         yield some, ", ".join("?" * len(some))
-
-
-def _held(coordinates: pa.Table, schema_id: str) -> pa.Table:
-    return change_coordinates(coordinates, schema_id).append_column(TRANSACTION, coordinates[TRANSACTION])

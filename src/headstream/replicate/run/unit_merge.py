@@ -81,7 +81,6 @@ class UnitMerge:
 def _hold(
     decoded: Decoded, schemas: Mapping[str, TableSchema], schema_ids: Container[str], reasons: Mapping[Table, str]
 ) -> list[Held]:
-    """Return the changes of the given schemas, by table."""
     parts: dict[Table, list[pa.Table]] = {}
     for schema_id, places in decoded.coordinates(schema_ids):
         parts.setdefault(schemas[schema_id].table, []).append(change_coordinates(places, schema_id))

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -38,10 +37,9 @@ def copy_directory(mark: str) -> Path:
 class SchemaObjects:
     """The objects of a schema store, and their copy."""
 
-    def __init__(self, place: StorePlace, directory: Path, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, place: StorePlace, directory: Path) -> None:
         self.place = place
         self._directory = directory
-        self._clock_s = clock_s
         self._listed_s: float | None = None
         self._asked: set[str] = set()
 
@@ -61,7 +59,7 @@ class SchemaObjects:
 
     def refresh(self) -> None:
         """Get the schemas that the copy lacks, the first time also store those that only the copy has; once in five seconds."""
-        if self._listed_s is not None and self._clock_s() < self._listed_s + _LIST_EVERY_S:
+        if self._listed_s is not None and time.monotonic() < self._listed_s + _LIST_EVERY_S:
             return
         found = {name for name in StoreFiles(self.place).names() if "/" not in name and not name.startswith(".")}
         copied = {path.name for path in self._directory.glob("[!.]*.json")}
@@ -70,7 +68,7 @@ class SchemaObjects:
         if self._listed_s is None:  # of a schema store that was a directory until now
             for name in copied - found:
                 StoreFiles(self.place / name).create((self._directory / name).read_bytes())
-        self._listed_s = self._clock_s()
+        self._listed_s = time.monotonic()
 
     def expire(self) -> None:
         """Let the next refresh() look again, whenever the last one was."""

@@ -299,7 +299,6 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
 
 
 def _set_aside_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the topics for messages set aside."""
     delayed, dead_letter = settings.get("delayed", DELAYED_TOPIC), settings.get("dead_letter")
     problems = _kafka_topic_problem("delayed", delayed) if is_kafka_topic(delayed) else _topic_problem("delayed", delayed)
     if dead_letter is None:

@@ -102,7 +102,6 @@ class AzureAccess(StoreAccess):
             )
 
     def delta_options(self) -> dict[str, str]:
-        """Return deltalake's `storage_options`."""
         own = self.resolved()
         options = named_options(own, _OPTIONS, "delta") | delta_retries(own.retry_us)
         options["azure_storage_account_name"] = self._account
@@ -112,7 +111,6 @@ class AzureAccess(StoreAccess):
         return options
 
     def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
-        """Return a client."""
         from obstore.store import AzureStore
 
         from headstream.replicate.storage.object_client import ObjectClient
@@ -176,7 +174,6 @@ class AzureAccess(StoreAccess):
         return f"abfss://{self.bucket}"
 
     def describe(self) -> str:
-        """Return endpoint and the source of the credentials, without the credentials."""
         own = self.resolved()
         name = next((name for name in _CREDENTIALS if getattr(own, name) is not None), None)
         if name is None:

@@ -17,14 +17,11 @@ from typing import Any, Final
 
 from headstream.core.codec.json_text import dump_json
 from headstream.errors import StorageError
-from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.deletion_vectors import Positions, write_vectors
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.delta_places import Translated, open_table
 from headstream.replicate.storage.table_files import create_file
 from headstream.version import __version__
-
-__all__ = ["Conflict", "commit_files", "commit_rows", "drop_vectors", "write_checkpoint", "write_data_files"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100

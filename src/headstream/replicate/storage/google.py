@@ -54,7 +54,6 @@ class GoogleAccess(StoreAccess):
         return complete(self.storage, _OPTIONS, environment)
 
     def delta_options(self) -> dict[str, str]:
-        """Return deltalake's `storage_options`."""
         own = self.resolved()
         options = delta_retries(own.retry_us) | {f"google_{name}": value for name, value in self._config(own).items()}
         if own.endpoint is not None:
@@ -62,7 +61,6 @@ class GoogleAccess(StoreAccess):
         return options
 
     def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
-        """Return a client."""
         from obstore.store import GCSStore
 
         from headstream.replicate.storage.object_client import ObjectClient
@@ -97,11 +95,9 @@ class GoogleAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and bucket as Hadoop's file systems name them."""
         return f"gs://{self.bucket}"
 
     def describe(self) -> str:
-        """Return endpoint and the source of the credentials, without the credentials."""
         own = self.resolved()
         if own.service_account is None:
             keys = "of the machine's identity (none in [storage] or GOOGLE_APPLICATION_CREDENTIALS)"

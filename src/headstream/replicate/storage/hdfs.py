@@ -38,11 +38,9 @@ class HdfsAccess(StoreAccess):
         return self.storage
 
     def delta_options(self) -> dict[str, str]:
-        """Return deltalake's `storage_options`."""
         return {}
 
     def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
-        """Return a client."""
         from hdfs_native import Client
 
         attempts = max(1, math.ceil(math.log2(retry_us / 1e6 / FIRST_WAIT_S + 1)))

@@ -61,7 +61,6 @@ class S3Access(StoreAccess):
         return found
 
     def delta_options(self) -> dict[str, str]:
-        """Return deltalake's `storage_options`."""
         own = self.resolved()
         options = named_options(own, _OPTIONS, "delta") | delta_retries(own.retry_us)
         options |= {
@@ -81,7 +80,6 @@ class S3Access(StoreAccess):
         return {"config": config, "client_options": client, "retry_config": object_retries(retry_us)}
 
     def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
-        """Return a client."""
         from obstore.store import S3Store
 
         from headstream.replicate.storage.object_client import ObjectClient
@@ -108,7 +106,6 @@ class S3Access(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and bucket as Hadoop's file systems name them."""
         return f"s3a://{self.bucket}"
 
     def describe(self) -> str:

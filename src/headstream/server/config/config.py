@@ -81,7 +81,6 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _value_of(match: re.Match[str], variables: Mapping[str, str]) -> str:
-    """Return the value of an assignment."""
     if match["literal"] is not None:
         return match["literal"]
 

@@ -426,7 +426,6 @@ class HttpServer:
         return await read_body(request, most_bytes, self._settings.body_s, memory.hold_soon, most_binary_bytes)
 
     async def _run(self, code: int, client: int | str, work: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function for a client on the worker pool of a command."""
         return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments), client))
 
     def _missing(self, path: str) -> Reply:

@@ -10,7 +10,7 @@ from headstream.core.wire.codes import Code
 from headstream.server.kafka import sessions
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.groups import group_offsets, groups
-from headstream.server.kafka.handlers import cluster, configs, deletion, offsets, produce, topic_changes
+from headstream.server.kafka.handlers import cluster, configs, offsets, produce, topic_changes
 from headstream.server.kafka.protocol.error_codes import ErrorCode
 from headstream.server.kafka.protocol.group_schemas import SCHEMAS as GROUP_SCHEMAS
 from headstream.server.kafka.protocol.record_schemas import SCHEMAS as RECORD_SCHEMAS
@@ -108,7 +108,7 @@ APIS: Final[dict[int, Api]] = _make(
         "create_topics": (topic_changes.create_topics, RunsOn.WORK),
         "delete_topics": (topic_changes.delete_topics, RunsOn.WORK),
         "create_partitions": (topic_changes.create_partitions, RunsOn.WORK),
-        "delete_records": (deletion.delete_records, RunsOn.WORK),
+        "delete_records": (topic_changes.delete_records, RunsOn.WORK),
         "describe_configs": (configs.describe_configs, RunsOn.LOOP),
         "alter_configs": (configs.alter_configs, RunsOn.WORK),
         "incremental_alter_configs": (configs.change_configs, RunsOn.WORK),

@@ -62,8 +62,4 @@ class Workers:
 
 def _too_many_passwords() -> HeadstreamError:
     """Return the refusal of a password check beyond the limit of pending ones."""
-    return refusal(
-        Status.SERVER_BUSY,
-        "too many pending logins and password changes",
-        advice=f"Try again in {_RETRY_S} s",
-    )
+    return refusal(Status.SERVER_BUSY, "too many pending logins and password changes", advice=f"Try again in {_RETRY_S} s")

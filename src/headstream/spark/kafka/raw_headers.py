@@ -22,7 +22,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from headstream.core.codec.batch.results import WantedHeader
-from headstream.core.model.headers import MAX_KEY_BYTES
+from headstream.core.model.header_block import MAX_KEY_BYTES
 from headstream.core.model.reserved import KINDS_HEADER, is_reserved
 from headstream.spark.workers.arrow_functions import replace_null_lists
 

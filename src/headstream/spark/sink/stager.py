@@ -172,7 +172,6 @@ class _Stager:
             begin += size_bytes
 
     def _next_partition(self, target: Target) -> int:
-        """Return the next partition in turn."""
         return self._turns.setdefault(target.name, self._task.task % target.partitions + 1)
 
     def _put(self, target: Target, partition: int, sent: bytearray | memoryview) -> None:

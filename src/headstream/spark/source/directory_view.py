@@ -11,7 +11,8 @@ from typing import Final
 
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import CorruptLogError, NotALogError, PartitionNotFoundError, StreamNotFoundError
-from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.directory.marker import read_marker
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import CATALOG_NAME, topic_directory
@@ -42,7 +43,6 @@ class DirectoryView(LogView):
 
     @property
     def log(self) -> DirectoryLog:
-        """The log for the tasks of a read."""
         return DirectoryLog(self._directory, self.identity)
 
     def incarnation(self, partition: TopicPartition) -> str:
@@ -51,17 +51,14 @@ class DirectoryView(LogView):
         return f"{topic_directory(self._directory, record.stream_number, record.number)}/{partition.number}"
 
     def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
-        """Return the first offset of a partition of this time or later, its end if there is none."""
         with self._follow(partition) as follower:
             return follower.offset_of(timestamp_us)
 
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
         with self._follow(partition) as follower:
             return follower.last_time()
 
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
         with self._follow(partition) as follower:
             try:
                 return follower.size_between(from_offset, until_offset)
@@ -102,7 +99,6 @@ class DirectoryView(LogView):
                 # a topic or a partition was deleted meanwhile
 
     def _take(self, records: list[TopicRecord]) -> None:
-        """Take the topics of the log and their ends."""
         self._records = {str(record.name): record for record in records}
         self.topics = {name: _seen(record) for name, record in self._records.items()}
         available = {}

@@ -18,7 +18,7 @@ import re
 from typing import Final
 
 from headstream.core.codec.batch.results import HeaderType, WantedHeader
-from headstream.core.model.headers import check_key
+from headstream.core.model.header_block import check_key
 from headstream.errors import HeaderError, InvalidOptionError
 
 _TYPES: Final[dict[str, HeaderType]] = {

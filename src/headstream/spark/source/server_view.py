@@ -35,7 +35,6 @@ class ServerView(LogView):
 
     @property
     def log(self) -> ServerLog:
-        """The log for the tasks of a read."""
         return ServerLog(self._address, self.identity)
 
     def incarnation(self, partition: TopicPartition) -> str:
@@ -43,7 +42,6 @@ class ServerView(LogView):
         return str(self.topics[partition.topic].generations[partition.number - 1])
 
     def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
-        """Return the first offset of a partition of this time or later, its end if there is none."""
         start = PollingStrategy.timestamp(max(timestamp_us, 0))
         topic = TopicName.parse(partition.topic)
         try:
@@ -53,14 +51,12 @@ class ServerView(LogView):
         return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
 
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
         topic = TopicName.parse(partition.topic)
         polled = self._messages.poll(topic, partition.number, PollRequest(PollingStrategy.last(), 1, states=None, size_bytes=1))
         times = [decode_columns(chunk, headers="none", ids=False).timestamp for chunk in polled.chunks if polled.count]
         return int.from_bytes(times[-1][-8:], "little") if times else None
 
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
         return self._measure(partition, from_offset, until_offset, 0).size_bytes
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
@@ -77,7 +73,10 @@ class ServerView(LogView):
         if not self.identity:
             raise NotALogError("nothing was ever written to this server", where=self.where, advice="Create the topic first")
         found = {topic.full_name: topic for topic in self._find_all()}
-        self.topics = {name: _seen(topic) for name, topic in found.items()}
+        self.topics = {
+            name: SeenTopic(topic.full_name, topic.identity, tuple(partition.generation for partition in topic.partitions))
+            for name, topic in found.items()
+        }
         self.available = {
             partition: Available(ends.first_offset, ends.end_offset)
             for name, topic in found.items()
@@ -92,7 +91,3 @@ class ServerView(LogView):
 
     def close(self) -> None:
         """Do nothing: no resource is held between refreshes."""
-
-
-def _seen(topic: Topic) -> SeenTopic:
-    return SeenTopic(topic.full_name, topic.identity, tuple(partition.generation for partition in topic.partitions))

@@ -108,7 +108,6 @@ def _split_all(costs: Mapping[OffsetRange, int], size: int) -> list[tuple[Offset
 
 
 def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Return a range divided into pieces of nearly equal size."""
     edges = [part.from_offset + part.count * number // pieces for number in range(pieces + 1)]
     return [OffsetRange(*part.topic_partition, edges[number], edges[number + 1]) for number in range(pieces)]
 

@@ -12,7 +12,7 @@ import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.broker.commands.counts import CountsCache
 from headstream.core.wire.commands.topics import PartitionInfo
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.upkeep.retention import Retention
 
 

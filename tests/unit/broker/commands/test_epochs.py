@@ -23,13 +23,7 @@ from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.users import DeleteUser
 from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
 from headstream.core.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
-from headstream.core.wire.extensions.messages import (
-    AppendMessages,
-    FetchMessages,
-    FirstOffset,
-    ListStates,
-    SetState,
-)
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, FirstOffset, ListStates, SetState
 from headstream.core.wire.extensions.topic_options import (
     ChangeTopicOptions,
     CreateOpenTopic,
@@ -99,9 +93,6 @@ def test_topic_is_ours_with_all_its_options_when_made_and_changed(peer: Peer) ->
     assert peer.ask(GetOpenTopic("shop", 2)) == replace(changed, name="wider")
     assert [peer.status(RenameTopic("shop", *names)) for names in (("wider", "orders"), ("wide", "x"))] == [2013, 2011]
     assert peer.ask(CreateOpenTopic(*AT, 9, if_not_exists=True)).id == 1
-
-
-# -- waiting ---------------------------------------------------------------------------------------------------
 
 
 # -- epochs ----------------------------------------------------------------------------------------------------
@@ -205,6 +196,3 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
         client = server.connect()
         client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
         assert client.status(CommitEpoch(name, 1, ())) == expected
-
-
-# -- the system ------------------------------------------------------------------------------------------------

@@ -6,16 +6,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_messages import (
-    NEXT,
-    ONE,
-    READER,
-    messages,
-    offsets,
-    poll,
-    root,
-    send,
-)
+from tests.unit.broker.commands.test_messages import NEXT, ONE, READER, messages, offsets, poll, root, send
 
 __all__ = ["root"]  # fixtures
 

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
-from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
+from headstream.core.wire.commands.partitions import DeleteSegments
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import (
-    GetTopic,
-)
+from headstream.core.wire.commands.topics import GetTopic
 from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
 from tests.unit.broker.commands.test_topics import make_topic, root, send
 
 __all__ = ["root"]  # fixtures
-
-
-def test_partitions_come_and_go_at_the_end_when_counted(root: Peer) -> None:
-    def numbers() -> list[int]:
-        topic = root.ask(GetTopic("shop", "orders"))
-        assert topic is not None
-        return [partition.id for partition in topic.partitions]
-
-    root.ask(CreatePartitions("shop", "orders", 2))
-    assert numbers() == [1, 2, 3, 4, 5]
-    root.ask(DeletePartitions("shop", "orders", 4))
-    assert numbers() == [1]
-    root.ask(DeletePartitions("shop", "orders", 1000))
-    assert numbers() == []
-    root.ask(CreatePartitions("shop", "orders", 1))
-    assert numbers() == [1]
 
 
 def test_topic_may_have_no_partitions_when_made_over_the_protocol(root: Peer) -> None:

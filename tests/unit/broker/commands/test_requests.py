@@ -18,15 +18,8 @@ from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.system import GetStats
 from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic
-from headstream.core.wire.extensions.messages import (
-    AppendMessages,
-    FetchMessages,
-    SetState,
-    WaitMessages,
-)
-from headstream.core.wire.extensions.topic_options import (
-    CreateOpenTopic,
-)
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, SetState, WaitMessages
+from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from tests.support.server.servers import Peer
 from tests.unit.broker.commands.test_epochs import AT, BATCH, peer

@@ -10,9 +10,7 @@ from headstream.broker.settings import ServerSettings
 from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.sessions import LoggedIn, Login, Logout, Ping
 from headstream.core.wire.commands.tokens import CreateToken, ListTokens, LoginWithToken
-from headstream.core.wire.commands.users import (
-    ListUsers,
-)
+from headstream.core.wire.commands.users import ListUsers
 from headstream.core.wire.records import Command
 from tests.support.server.servers import Server
 from tests.unit.broker.commands.test_users import EVERYTHING, INACTIVE

@@ -40,9 +40,6 @@ READS_USERS = Permissions(GlobalPermissions(read_users=True))
 CREATED_US = 1_700_000_000_000_000
 
 
-# -- coming and going ------------------------------------------------------------------------------------------
-
-
 # -- users -----------------------------------------------------------------------------------------------------
 
 
@@ -129,17 +126,6 @@ def test_looking_at_users_needs_a_right_except_at_oneself(
     assert [peer.ask(GetUser(named)) for named in ("nobody", 9)] == [None, None]
     assert peer.status(ListUsers()) == lists
     assert server.connect().ask(GetUser(1)) is None
-
-
-def test_changed_permissions_count_from_the_next_command_on(server: Server) -> None:
-    peer, root = server.connect_as("alice"), server.root()
-    assert peer.status(ListUsers()) == 41
-    rights = server.dispatcher.rights(peer.session)
-    root.ask(UpdatePermissions("alice", READS_USERS))
-    assert peer.status(ListUsers()) == 0
-    assert server.dispatcher.rights(peer.session) is not rights
-    root.ask(UpdatePermissions("alice", None))
-    assert peer.status(ListUsers()) == 41
 
 
 def test_a_password_is_changed_by_its_user_and_by_who_manages_users(server: Server) -> None:
@@ -240,6 +226,3 @@ def test_a_server_does_not_start_with_a_root_that_cannot_log_in(settings: dict[s
     with pytest.raises(InvalidInputError) as caught:
         Server(**settings)
     assert caught.value.status == status
-
-
-# -- tokens ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from headstream.cli.shared.header_text import decode_base64, decode_header_value, encode_header_value, format_header, parse_header
 from headstream.core.model.constructors import CONSTRUCTORS, float64, int64, raw, string, uint8
+from headstream.core.model.header_block import check_key
 from headstream.core.model.header_values import HeaderKind, HeaderValue
-from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError
 from tests.support.cli_inputs import ALL_KINDS, header_values
 

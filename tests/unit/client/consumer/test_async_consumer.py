@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 from headstream.client.consumer.async_consumer import AsyncConsumer
-from tests.support.async_clients import run, send
+from tests.support.async_clients import Gate, run, send
 
 
 def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None:
@@ -63,32 +61,6 @@ def test_a_cancelled_wait_takes_no_message_with_it() -> None:
         assert await log.offsets("shop/orders", "g") == {1: 1}
 
     run(body)
-
-
-class Gate:
-    """Holds a function of the client until it is opened, and knows when its work is done."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-        self.has_begun, self.is_open = threading.Event(), threading.Event()
-        call = getattr(owner, name)
-
-        def held(*arguments: Any, **options: Any) -> Any:
-            result = call(*arguments, **options)
-            self.has_begun.set()
-            self.is_open.wait(10)
-            return result
-
-        monkeypatch.setattr(owner, name, held)
-
-    async def cancel(self, waiting: Coroutine[Any, Any, Any]) -> None:
-        """Cancel a call that has done its work, and whose result is under way."""
-        task = asyncio.create_task(waiting)
-        await asyncio.to_thread(self.has_begun.wait, 10)
-        task.cancel()
-        await asyncio.sleep(0)
-        self.is_open.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 def test_what_a_cancelled_poll_had_taken_is_returned_by_the_next_one_and_committed_with_it(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.core.model.headers import check_key
+from headstream.core.model.header_block import check_key
 
 REPEATED = hs.Headers([("a", 1), ("b", "x"), ("a", hs.uint8(2)), ("c", None)])
 

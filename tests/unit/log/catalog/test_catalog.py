@@ -11,7 +11,8 @@ import pytest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, TopicOptions
 from headstream.errors import StorageError
-from headstream.log.catalog.catalog import Catalog, GroupRecord, TopicLabels
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import GroupRecord, TopicLabels
 from headstream.log.catalog.state_records import put_states
 
 

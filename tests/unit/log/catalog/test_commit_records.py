@@ -5,15 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headstream.log.catalog.commit_records import CommitRecord, find_commit
-from tests.support.log.staged import (
-    ORDERS,
-    begin,
-    make_log,
-    manifest_of,
-    open_log,
-    stage,
-    take_in,
-)
+from tests.support.log.staged import ORDERS, begin, make_log, manifest_of, open_log, stage, take_in
 
 
 def test_commits_forget_a_writer_after_a_day_when_it_has_committed_only_once(tmp_path: Path) -> None:

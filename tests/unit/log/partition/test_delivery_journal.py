@@ -20,13 +20,6 @@ PATH = f"/offsets/{journal_name(OWNER, 2)}"
 FAILED, DONE, PENDING, BEGUN = DeliveryStep.FAILED, DeliveryStep.DONE, DeliveryStep.PENDING, DeliveryStep.BEGUN
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    files = MemoryFiles()
-    files.make_directory("/offsets")
-    return files
-
-
 def journal_of(files: MemoryFiles, generation: int = 5) -> DeliveryJournal:
     return DeliveryJournal("/offsets", files, OWNER, 2, generation)
 

@@ -12,18 +12,7 @@ from headstream.log.partition import delivery_journal, delivery_state
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState
 from headstream.log.system.files import MemoryFiles
-from tests.unit.log.partition.test_delivery_journal import (
-    FAILED,
-    PATH,
-    change,
-    files,
-    journal_of,
-    load,
-    settle,
-    shown,
-)
-
-__all__ = ["files"]  # fixtures
+from tests.unit.log.partition.test_delivery_journal import FAILED, PATH, change, journal_of, load, settle, shown
 
 
 def test_a_repeated_step_counts_once(files: MemoryFiles) -> None:

@@ -6,12 +6,7 @@ import pytest
 
 from headstream.errors import CorruptLogError
 from headstream.log.partition.recovery import recover
-from headstream.log.segments.layout import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    decode_entry,
-    segment_path,
-)
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, decode_entry, segment_path
 from headstream.log.system.files import Files
 from tests.support.messages.batches import stored
 from tests.unit.log.partition.test_recovery import add, check_goes_on, place

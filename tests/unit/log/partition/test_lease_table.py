@@ -23,13 +23,6 @@ SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    files = MemoryFiles()
-    files.make_directory("/offsets")
-    return files
-
-
 def journal_of(files: MemoryFiles) -> DeliveryJournal:
     return DeliveryJournal("/offsets", files, OWNER, 1, 5)
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headstream.log.partition.recovery import recover
-from headstream.log.segments.layout import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    segment_path,
-)
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from headstream.log.system.files import Files
 from tests.support.log.logs import make_files
 from tests.unit.log.partition.test_recovery import add, check_goes_on, place, size_of, write

@@ -16,10 +16,9 @@ from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedEr
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
 from headstream.log.partition.partition import PartitionWriter
-from headstream.log.partition.recovery import SYNC_FAILED_NAME
 from headstream.log.segments.files import storage_error
 from headstream.log.segments.follower import PartitionFollower
-from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, SYNC_FAILED_NAME, segment_path
 from headstream.log.system.files import MemoryFiles, OsFile, OsFiles, WriteFile
 from tests.support.log.logs import SEED, FaultyFiles, batch, payloads, read_all
 

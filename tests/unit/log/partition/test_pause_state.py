@@ -18,13 +18,6 @@ NOW = 1_700_000_000 * SECOND
 RULE = PauseRule(5, 10, 30 * SECOND)
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    files = MemoryFiles()
-    files.make_directory("/offsets")
-    return files
-
-
 def test_a_group_is_paused_when_enough_of_its_last_attempts_failed() -> None:
     state = PauseState()
     assert not state.record(RULE, 0, 9, NOW)  # too few attempts to judge

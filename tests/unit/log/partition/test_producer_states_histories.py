@@ -15,7 +15,7 @@ from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, purge_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_partition

@@ -9,14 +9,7 @@ import pytest
 from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.log.partition.recovery import recover
 from headstream.log.segments.follower import PartitionFollower
-from headstream.log.segments.layout import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    IndexEntry,
-    encode_entry,
-    encode_header,
-    segment_path,
-)
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, encode_entry, encode_header, segment_path
 from headstream.log.system.files import Files
 from tests.support.log.logs import SEED, batch, make_files, open_partition, payloads, read_all
 from tests.support.messages.batches import stored

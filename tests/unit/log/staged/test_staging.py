@@ -12,15 +12,7 @@ from headstream.errors import StorageError
 from headstream.log.staged.staging import Manifest, StagedWriter, epoch_directory, sweep_abandoned
 from headstream.log.system.files import OsFiles
 from tests.support.log.logs import batch
-from tests.support.log.staged import (
-    ORDERS,
-    ROWS,
-    begin,
-    is_swept,
-    make_log,
-    manifest_of,
-    stage,
-)
+from tests.support.log.staged import ORDERS, ROWS, begin, is_swept, make_log, manifest_of, stage
 
 
 def test_a_manifest_says_when_it_is_not_what_was_written() -> None:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from headstream.log.log import Log
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
-from tests.unit.log.upkeep.test_marked_removal import (
-    DAY_US,
-    HOUR_US,
-    Clock,
-    clock,
-    keyed,
-    log,
-    mark,
-    offsets,
-    option,
-    topic_of,
-)
+from tests.unit.log.upkeep.test_marked_removal import DAY_US, HOUR_US, Clock, clock, keyed, log, mark, offsets, option, topic_of
 
 __all__ = ["clock", "log"]  # fixtures
 

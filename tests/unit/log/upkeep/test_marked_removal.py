@@ -13,17 +13,16 @@ from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, delete_partitions, delete_stream, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.removal import remove_log
 from headstream.log.checks.verification import Verification
 from headstream.log.log import Log
-from headstream.log.partition.segment_summaries import summarize_segment
 from headstream.log.system.files import MemoryFiles, OsFiles
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.retention import Retention
-from headstream.log.upkeep.summaries import Summaries
+from headstream.log.upkeep.summaries import Summaries, summarize_segment
 from tests.support.log.logs import SEED, batch, read_all
 from tests.support.messages.batches import header, sent
 

@@ -15,7 +15,7 @@ from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.repair import repair_log
 from headstream.log.checks.verification import Verification

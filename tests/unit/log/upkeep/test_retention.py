@@ -15,7 +15,7 @@ from headstream.core.model.message import StateChange
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import base_offsets

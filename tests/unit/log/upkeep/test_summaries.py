@@ -18,7 +18,7 @@ from headstream.core.model.message import Message, MessageState, StateChange
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptSendError
 from headstream.log.administration import create_topic, delete_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.log import Log
 from headstream.log.partition.closed_segments import list_closed

@@ -12,7 +12,7 @@ from headstream.replicate.columns.loads import Loads
 from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 from headstream.replicate.compare.comparison import Difference, TableResult
 from headstream.replicate.compare.repair import describe_repair, newest_sequence, sequence_after
-from headstream.replicate.parked.repairs import repair_rows
+from headstream.replicate.run.between_batches import repair_rows
 from headstream.replicate.schemas.schemas import table_schema
 from headstream.replicate.tables.table_memory import TableMemory, TableState
 from headstream.replicate.tables.tables import TABLES_NAME

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
-from tests.support.replicate.replicate_messages import (
-    make_decoder,
-    make_table,
-    raw_messages,
-    reasons_of,
-    rows_of,
-    waiting_of,
-)
+from tests.support.replicate.replicate_messages import make_decoder, make_table, raw_messages, reasons_of, rows_of, waiting_of
 
 TABLE = make_table()
 TOPICS = {"cdc/{schema}.{table}": "{schema}.{table}", "cdc/*": "shop.kit"}

@@ -16,13 +16,7 @@ from headstream.replicate.codec.avro.values import encode_value
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.schemas.schemas import table_schema
-from tests.support.replicate.replicate_messages import (
-    make_decoder,
-    make_table,
-    raw_messages,
-    reasons_of,
-    rows_of,
-)
+from tests.support.replicate.replicate_messages import make_decoder, make_table, raw_messages, reasons_of, rows_of
 
 
 def test_decoder_refuses_a_row_when_its_mask_is_not_bytes(tmp_path: Path) -> None:

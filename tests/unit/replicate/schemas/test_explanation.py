@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from headstream.replicate.codec import (
-    Change,
-    ColumnMetadata,
-    TableMetadata,
-    data_message,
-    encode_mask,
-    metadata_message,
-)
+from headstream.replicate.codec import Change, ColumnMetadata, TableMetadata, data_message, encode_mask, metadata_message
 from tests.unit.cli.replicate.test_inspection import CHANGE, COLUMNS, LINEAGE, METADATA, ROW, explain
 
 

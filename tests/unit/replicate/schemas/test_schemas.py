@@ -11,10 +11,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec import ColumnMetadata
 from headstream.replicate.schemas.schemas import table_schema
 from headstream.replicate.settings.table_settings import TableSettings
-from tests.support.replicate.replicate_messages import (
-    COLUMNS,
-    make_table,
-)
+from tests.support.replicate.replicate_messages import COLUMNS, make_table
 
 
 def test_table_schema_suffixes_columns_that_differ_only_in_case() -> None:

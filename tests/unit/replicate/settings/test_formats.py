@@ -10,13 +10,7 @@ import pytest
 
 from headstream.replicate.codec import data_message
 from headstream.replicate.settings.formats import MessageFormat
-from tests.support.replicate.replicate_messages import (
-    make_change,
-    make_decoder,
-    raw_messages,
-    reasons_of,
-    rows_of,
-)
+from tests.support.replicate.replicate_messages import make_change, make_decoder, raw_messages, reasons_of, rows_of
 from tests.unit.replicate.decoding.test_json_rows import HEADERS, ROW, TABLE, TOPICS
 
 FORMS: dict[str, tuple[dict[str, Any], MessageFormat]] = {

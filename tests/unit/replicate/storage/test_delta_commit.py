@@ -15,7 +15,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from headstream.errors import StorageError
 from headstream.replicate.storage import delta_commit
-from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
+from headstream.replicate.storage.data_files import write_data_files
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import LogSnapshot, Protocol, merge_on_read_refusal
 from headstream.replicate.storage.table_files import create_file
 from tests.support.replicate.plain_engine import open_plain_engine

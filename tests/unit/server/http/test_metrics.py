@@ -9,7 +9,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.log.administration import create_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.system.files import MemoryFiles
 from headstream.log.upkeep.marked_removal import MarkedRemoval

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from headstream.core.wire.codes import Code
 from headstream.server.config.http_settings import HttpSettings
@@ -19,7 +18,7 @@ from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
-from tests.support.server.certificates import make_certificate
+from tests.support.server.certificates import write_certificate
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
 
 MOST = 8
@@ -30,12 +29,7 @@ MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     """A certificate for localhost."""
-    directory = tmp_path_factory.mktemp("tls")
-    key, certificate = make_certificate("localhost")
-    (directory / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (directory / "key.pem").chmod(0o600)
-    (directory / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    return TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
+    return write_certificate(tmp_path_factory.mktemp("tls"), "localhost")
 
 
 @pytest.fixture

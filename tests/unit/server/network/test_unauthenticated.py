@@ -12,7 +12,6 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, Final
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.sessions import Login
@@ -23,7 +22,7 @@ from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
-from tests.support.server.certificates import make_certificate
+from tests.support.server.certificates import write_certificate
 from tests.support.server.served import Running, config_of, serving, wait_for
 
 MOST: Final = 4
@@ -130,12 +129,7 @@ KINDS: Final[dict[str, tuple[type[Client], bool]]] = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     """A certificate for localhost."""
-    directory = tmp_path_factory.mktemp("tls")
-    key, certificate = make_certificate("localhost")
-    (directory / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (directory / "key.pem").chmod(0o600)
-    (directory / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    return TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
+    return write_certificate(tmp_path_factory.mktemp("tls"), "localhost")
 
 
 class Door:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.spark.connection.log_urls import parse_log
 from headstream.spark.source.directory_view import DirectoryView
 from headstream.spark.source.log_view import LogView

@@ -84,7 +84,6 @@ class PauseGate:
 
 
 def _text_of(error: str | BaseException) -> str:
-    """Return the stored text of an error."""
     return cut_error(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error)
 
 

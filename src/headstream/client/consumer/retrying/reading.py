@@ -85,7 +85,6 @@ class RetryingReading(PartitionReading, Settler):
     # -- telling the log ------------------------------------------------------------------------------------------
 
     def _settle(self, partition: int, steps: list[DeliveryChange], begun_until: int, generation: int | None) -> None:
-        """Record steps of messages in the log."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
         request = SettleRequest(
             steps,
@@ -181,7 +180,6 @@ class RetryingReading(PartitionReading, Settler):
         self._fetching.broken = None
 
     def finish(self) -> None:
-        """Record that the message that take() returned last is done."""
         self._fetching.finish()
         self._store()
 
@@ -250,7 +248,6 @@ class RetryingReading(PartitionReading, Settler):
 
     @property
     def current(self) -> Place | None:
-        """The message that the body of a loop has, or None."""
         return self._fetching.current
 
     def place_of(self, message: Message) -> Place:
@@ -265,7 +262,6 @@ class RetryingReading(PartitionReading, Settler):
         return place
 
     def failures_of(self, place: Place) -> int:
-        """Return how often a message in progress has failed before."""
         return self._fetching.tracks[place[0]].open[place[1]].failures
 
     def settle_done(self, place: Place) -> None:
@@ -274,7 +270,6 @@ class RetryingReading(PartitionReading, Settler):
         self._store(is_by_hand=True)
 
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or is given up."""
         partition, offset = place
         self._report(partition, _change(offset, failure))
         if failure.reason:
@@ -295,6 +290,5 @@ class RetryingReading(PartitionReading, Settler):
 
 
 def _change(offset: int, failure: Failure) -> DeliveryChange:
-    """Return the step of a failure."""
     step = DeliveryStep.POISONED if failure.reason else DeliveryStep.FAILED
     return DeliveryChange(step, offset, offset + 1, failure.failures, failure.delay_us, failure.reason, failure.error)

@@ -261,7 +261,6 @@ class Leasing:
             self._report(partition, generation, changes)
 
     def _release_if_paused(self) -> None:
-        """Release undelivered messages if the log has reported that the group is paused."""
         if self._has_to_release:
             self._has_to_release = False
             for partition, generation, changes in list(self.holding.take_undelivered()):

@@ -51,18 +51,15 @@ class SharedReading(Reading, LeaseSettler):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """Counts of messages that the filter has examined."""
         return FilterCounts(self._leasing.scanned_count, self._leasing.failed_count)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next message is already buffered."""
         return bool(self._leasing.holding.buffer)
 
     # -- delivery -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Record that the message that take() returned last is done."""
         current, self._current = self.current, None
         if current is not None:
             with warning_of_lost_leases():
@@ -154,7 +151,6 @@ class SharedReading(Reading, LeaseSettler):
         return place
 
     def failures_of(self, place: Place) -> int:
-        """Return how often a message in progress has failed before."""
         return self._leasing.holding.held[place].failures
 
     def _report(self, places: Sequence[Place], step: LeaseStep) -> None:
@@ -172,7 +168,6 @@ class SharedReading(Reading, LeaseSettler):
         self._report([place], LeaseStep.DONE)
 
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or is given up."""
         self._end_attempts([place], self._leasing.report_failure(place, failure))
 
     def extend(self, place: Place, lease_us: int) -> None:
@@ -186,7 +181,6 @@ class SharedReading(Reading, LeaseSettler):
         self._report([place], LeaseStep.DEFERRED)
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
-        """Return a message that was set aside, or None if it cannot be delivered."""
         message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
         return message if message is not None and (message.partition, message.offset) == (partition, offset) else None
 
@@ -200,5 +194,4 @@ class SharedReading(Reading, LeaseSettler):
             self._leasing.release_all()
 
     def close(self) -> None:
-        """Leave the group."""
         self._leasing.leave()

@@ -48,7 +48,6 @@ class KafkaMessages:
         self._sender = Sender(cluster)
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message."""
         return self.append(topic, partition, batch).offset
 
     def append(
@@ -111,7 +110,6 @@ class KafkaMessages:
     def _start(
         self, topic: TopicName, partition: int, strategy: PollingStrategy, count: int, consumer: OffsetOwner | None
     ) -> int:
-        """Return the offset of a polling strategy."""
         if strategy.kind is PollingKind.OFFSET:
             return strategy.value
         if strategy.kind is PollingKind.NEXT and consumer is not None:
@@ -167,7 +165,6 @@ class KafkaMessages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
         name, until_s = self._cluster.names.kafka_name(topic), time.monotonic() + timeout_ms / 1000
         keys = [(name, partition) for partition in positions]
         self._reader.end_others(keys)

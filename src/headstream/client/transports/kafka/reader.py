@@ -202,7 +202,6 @@ class PartitionReader:
                 )
 
     def _begin(self, key: tuple[str, int], offset: int) -> _PartitionState:
-        """Assign a partition from an offset on."""
         self.end(key)
         self._partitions[key] = state = _PartitionState(offset)
         self._open().incremental_assign([TopicPartition(*key, offset)])

@@ -125,7 +125,6 @@ class KafkaTopics:
         return self._describe(self._names_in(stream))
 
     def _names_in(self, stream: str | None) -> builtins.list[str]:
-        """Return Kafka's names of the topics of one stream, or of all."""
         names = [spelled for name, spelled in self.names() if stream is None or name.stream == stream]
         if stream is not None and not names:
             raise _no_stream(stream)
@@ -187,7 +186,6 @@ class KafkaTopics:
         self._wait(spelled, 0)
 
     def _known(self, name: TopicName) -> str:
-        """Return the name in Kafka of an existing topic."""
         spelled = self._cluster.names.kafka_name(name)
         self._cluster.describe([spelled])
         return spelled
@@ -273,7 +271,6 @@ class KafkaPartitions:
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add partitions to a topic."""
         have = self._cluster.count_partitions(topic)
         check_added_partitions(topic, have, count)
         spelled = self._cluster.names.kafka_name(topic)

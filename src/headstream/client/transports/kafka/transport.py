@@ -45,7 +45,6 @@ class KafkaTransport:
         return found.cluster_id or None
 
     def stats(self) -> ClusterStats:
-        """Return the cluster's counts."""
         place, topics = self._cluster.address.place, self.topics.list()
         found = self._cluster.ask(place, lambda admin, timeout_s: {0: admin.describe_cluster(request_timeout=timeout_s)})[0]
         listed = self._cluster.ask(place, lambda admin, timeout_s: {0: admin.list_consumer_groups(request_timeout=timeout_s)})[0]
@@ -81,7 +80,6 @@ class KafkaTransport:
         self._cluster.open()
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call, as if its connection had broken."""
         self._cluster.interrupt(thread)
 
     def close(self) -> None:

@@ -224,7 +224,6 @@ class Caller:
                 raise self._closed()
 
     def _take(self) -> Connection:
-        """Return an unused connection."""
         while True:
             with self._lock:
                 self._check_open()

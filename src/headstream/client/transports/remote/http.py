@@ -38,11 +38,10 @@ _EARLY_S: Final = 30
 
 
 class HttpConnector:
-    """Opens connections to one server, which share one access token; `clock_s` returns seconds since 1970 UTC."""
+    """Opens connections to one server, which share one access token."""
 
-    def __init__(self, address: ServerUrl, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: ServerUrl) -> None:
         self._address = address
-        self._clock_s = clock_s
         self._tls = make_tls(address) if address.options.tls else None
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
@@ -54,7 +53,6 @@ class HttpConnector:
         self._access = None
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
-        """Return a logged-in connection; see Connector."""
         address, timeout_s = self._address, limited(self._address.options.connect_timeout_ms / 1000)
         if self._tls is None:
             link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
@@ -77,7 +75,7 @@ class HttpConnector:
         """Return the access token, by a login if there is none, it expires, or it is `refused` by the server."""
         with self._lock:
             access = self._access
-            if access is None or access.token == refused or access.expiry - _EARLY_S < self._clock_s():
+            if access is None or access.token == refused or access.expiry - _EARLY_S < time.time():
                 access = self._access = self._log_in(connection)
             return access.token
 
@@ -126,17 +124,14 @@ class HttpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the socket is still open, without sending a request."""
         return self._link.sock is not None and not has_something(self._link.sock)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command; see Connection."""
         self._wait_ms = wait_ms
         self._shown = self._connector.show(self)
         self._request(command, self._shown)
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive; see Connection."""
         return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
@@ -214,10 +209,8 @@ class HttpConnection:
         return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens there")
 
     def interrupt(self) -> None:
-        """Break the connection; see Connection."""
         if self._link.sock is not None:
             break_link(self._link.sock)
 
     def close(self) -> None:
-        """Close the connection, even with a pending reply."""
         self._link.close()

@@ -33,7 +33,7 @@ from headstream.core.wire.extensions.messages import (
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer, ReleaseProducer
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
-from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
+from headstream.errors import ClosedError, NotFoundError, ServerError, ServerUnreachableError
 
 _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
@@ -55,7 +55,6 @@ class PolledAhead:
         return _polled(self._pending.result())
 
     def cancel(self) -> None:
-        """Cancel it."""
         self._pending.cancel()
 
 
@@ -177,23 +176,17 @@ class RemoteMessages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
         wait_ms = min(max(math.ceil(timeout_ms), 0), _LONGEST_WAIT_MS)
         who = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
         try:
             return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
         except ClosedError as error:
-            if not _is_answered_by_server(error):
+            if error.status is None:
                 raise
             return True  # the server has removed the member: its next report raises
 
 
-def _is_answered_by_server(error: HeadstreamError) -> bool:
-    return error.status is not None
-
-
 def _command(topic: TopicName, partition: int, request: PollRequest) -> Command[Any]:
-    """Return FetchMessages, or with a filter FilterMessages."""
     start, where, states = request.start, request.where, _codes(request.states)
     size_bytes = min(request.size_bytes, MAX_BATCH_BYTES)
     consumer = None if request.consumer is None else ConsumerRef(request.consumer.kind, request.consumer.name)

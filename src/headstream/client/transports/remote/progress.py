@@ -40,7 +40,6 @@ class RemoteOffsets:
         self._caller = caller
 
     def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
-        """Return the committed offset of each partition that has one."""
         owner = ConsumerRef(consumer.kind, consumer.name)
         return dict(self._caller.call(ListOffsets(topic.stream, topic.topic, owner)).offsets)
 
@@ -135,7 +134,6 @@ class RemoteGroups:
             raise as_rebalanced(error) from None
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic."""
         return [_group(topic, found) for found in self._caller.call(ListGroupLags(topic.stream, topic.topic))]
 
     def get(self, topic: TopicName, group: str) -> Group:

@@ -61,7 +61,6 @@ class QuicConnector:
             ) from None
 
     def connect(self, begin: Callable[[Connection], None]) -> QuicClientConnection:
-        """Return a logged-in connection; see Connector."""
         address, options = self._address, self._address.options
         configuration = QuicConfiguration(
             is_client=True,
@@ -159,7 +158,6 @@ class QuicClientConnection:
             )
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command; see Connection."""
         request = encode_request(command.code, command.encode_pieces())
         self._timeout_s = limited((self._address.options.timeout_ms + wait_ms) / 1000)
         with self._changed:
@@ -172,12 +170,10 @@ class QuicClientConnection:
         self._wake()
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive; see Connection."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._body) or self._is_whole or self._failure is not None, wait_ms / 1000)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the sent command; see Connection."""
         with self._changed:
             is_over = self._changed.wait_for(lambda: self._is_whole or self._failure is not None, self._timeout_s)
             body, failure = self._body, self._failure
@@ -195,11 +191,9 @@ class QuicClientConnection:
         return type(command).decode_reply(reply)
 
     def interrupt(self) -> None:
-        """Break the connection; see Connection."""
         self._fail("it was interrupted")
 
     def close(self) -> None:
-        """Close the connection, even with a pending reply."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()

@@ -46,7 +46,6 @@ class TcpConnector:
         self._tls = make_tls(address) if address.options.tls else None
 
     def connect(self, begin: Callable[[Connection], None]) -> TcpConnection:
-        """Return a logged-in connection; see Connector."""
         address = self._address
         try:
             link = socket.create_connection((address.host, address.port), limited(address.options.connect_timeout_ms / 1000))
@@ -93,11 +92,9 @@ class TcpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the socket is still open, without sending a request."""
         return not has_something(self._link)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command; see Connection."""
         pieces = command.encode_pieces()
         self._sent_bytes = size = sum(len(piece) for piece in pieces)
         try:
@@ -121,11 +118,9 @@ class TcpConnection:
                 views[0] = views[0][sent:]
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive; see Connection."""
         return has_something(self._link, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the sent command; see Connection."""
         try:
             status, body = self._read()
         except OSError as error:
@@ -177,9 +172,7 @@ class TcpConnection:
         return status, view
 
     def interrupt(self) -> None:
-        """Break the connection; see Connection."""
         break_link(self._link)
 
     def close(self) -> None:
-        """Close the connection, even with a pending reply."""
         self._link.close()

@@ -69,7 +69,6 @@ class RemoteStreams:
         return [Stream(stream.name, stream.id, stream.created_us, tuple(sorted(topics.get(stream.name, ())))) for stream in found]
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a stream."""
         self._caller.call(UpdateStream(name, check_name(to, "stream")))
 
     def delete(self, name: str) -> None:
@@ -110,11 +109,9 @@ class RemoteTopics:
         return None if found is None else _topic(found)
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
-        """Return all topics of one stream, or of all."""
         return [_topic(found) for found in self._caller.call(ListOpenTopics(stream))]
 
     def delete(self, name: TopicName) -> None:
-        """Delete a topic with its messages and offsets."""
         self._caller.call(DeleteTopic(name.stream, name.topic))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
@@ -127,7 +124,6 @@ class RemoteTopics:
         self._caller.call(RenameTopic(name.stream, name.topic, check_name(to, "topic")))
 
     def purge(self, name: TopicName) -> None:
-        """Remove all messages of a topic and all offsets committed in it."""
         self._caller.call(PurgeTopic(name.stream, name.topic))
 
 

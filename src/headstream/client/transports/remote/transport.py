@@ -48,7 +48,6 @@ class RemoteTransport:
 
     @property
     def identity(self) -> str | None:
-        """The UUID of this log, or None before its first write."""
         return self._caller.call(GetIdentity()).uuid or None
 
     def open(self) -> None:

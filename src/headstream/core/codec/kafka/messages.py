@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 from headstream.core.codec.kafka.conventions import Convention, decode_headers, encode_headers
 from headstream.core.codec.kafka.record import KafkaRecord, read_record
 from headstream.core.codec.kafka.topic_names import from_kafka_topic, to_kafka_topic
-from headstream.core.model.headers import MAX_KEY_BYTES, Headers
+from headstream.core.model.header_block import MAX_KEY_BYTES
+from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import format_message_id, parse_message_id
 from headstream.core.model.message import Message, MessageState, parse_state, state_name
 from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, is_reserved

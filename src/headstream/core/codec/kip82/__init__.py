@@ -6,9 +6,7 @@ from __future__ import annotations
 from headstream.core.codec.kip82.down_conversion import down_convert_response, down_convert_set
 from headstream.core.codec.kip82.headers import LENIENT, STRICT, HeaderLimits, TypedHeaders
 from headstream.core.codec.kip82.message import Kip82Message, decode_message, down_convert, encode_message
-from headstream.core.codec.kip82.requests import (
-    FETCH,
-    PRODUCE,
+from headstream.core.codec.kip82.request_values import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -18,11 +16,8 @@ from headstream.core.codec.kip82.requests import (
     ProduceRequest,
     ProduceResponse,
     RequestHead,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
 )
+from headstream.core.codec.kip82.requests import FETCH, PRODUCE, decode_request, decode_response, encode_request, encode_response
 from headstream.core.codec.kip82.reserved_fields import from_message, to_message
 from headstream.core.codec.kip82.sets import MessageSet, decode_set, encode_set, wrap
 

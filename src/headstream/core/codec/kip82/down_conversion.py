@@ -11,7 +11,8 @@ from typing import NamedTuple
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
 from headstream.core.codec.kip82.message import down_convert
-from headstream.core.codec.kip82.requests import FETCH, FetchedPartition, FetchResponse, magic_of
+from headstream.core.codec.kip82.request_values import FetchedPartition, FetchResponse
+from headstream.core.codec.kip82.requests import FETCH, magic_of
 from headstream.core.codec.kip82.sets import decode_set, encode_set
 
 

@@ -28,9 +28,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.core.model.header_block import MAX_KEY_BYTES, HeaderSpan, Pair
+from headstream.core.model.header_block import MAX_KEY_BYTES, HeaderSpan, Pair, check_key
 from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue, value_of
-from headstream.core.model.headers import check_key
 from headstream.errors import DecodeError, HeaderError, LimitError
 
 KINDS: Final = (
@@ -171,7 +170,6 @@ class TypedHeaders:
         return block
 
     def _encode_value(self, key: str, value: HeaderValue) -> bytes:
-        """Return type and body."""
         kind, data = value.kind, value.data
         if kind == HeaderKind.NULL:
             return b""

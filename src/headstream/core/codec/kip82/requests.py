@@ -29,7 +29,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headstream.core.codec.buffer import BytesLike, Reader
 from headstream.core.codec.kip82.request_values import (
-    PROPOSED_VERSION,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -41,26 +40,6 @@ from headstream.core.codec.kip82.request_values import (
     RequestHead,
 )
 from headstream.errors import DecodeError, InvalidInputError
-
-__all__ = [
-    "FETCH",
-    "PRODUCE",
-    "PROPOSED_VERSION",
-    "FetchPartition",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchedPartition",
-    "ProducePartition",
-    "ProduceRequest",
-    "ProduceResponse",
-    "ProducedPartition",
-    "RequestHead",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "magic_of",
-]
 
 PRODUCE: Final = 0
 FETCH: Final = 1

@@ -95,7 +95,6 @@ def _can_have_reserved(headers: Headers) -> bool:
 
 
 def _take_reserved(message: Kip82Message) -> tuple[Headers, dict[str, Any]]:
-    """Return the remaining headers, and attributes of a Message."""
     members = dict[str, Any]()
     try:
         pairs = message.headers.items()

@@ -12,23 +12,9 @@ from typing import Annotated, Any
 from headstream.core.codec.buffer import Reader, Writer
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes
-from headstream.core.wire.records import Command, Record, Records, many, maybe, one
-from headstream.core.wire.shapes import U32, U64, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
+from headstream.core.wire.records import GroupCommand, Record, Records, TopicCommand, many, maybe, one
+from headstream.core.wire.shapes import U32, U64, AbsentU32, Json, Shape, Text8, invalid_value
 from headstream.core.wire.statuses import Status
-
-__all__ = [
-    "CreateGroup",
-    "DeleteGroup",
-    "GetGroup",
-    "Group",
-    "GroupAssignment",
-    "GroupDetails",
-    "GroupMember",
-    "JoinGroup",
-    "LeaveGroup",
-    "ListGroups",
-    "SyncGroup",
-]
 
 
 class PartitionsShape(Shape):
@@ -70,7 +56,6 @@ class GroupMember(Record):
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
     def spell(self) -> dict[str, Any]:
-        """Return the member as a JSON object."""
         return {"id": self.id, "partitions_count": len(self.partitions), "partitions": list(self.partitions)}
 
 
@@ -90,78 +75,58 @@ class GroupAssignment(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GetGroup(Command[GroupDetails | None]):
+class GetGroup(GroupCommand[GroupDetails | None]):
     """Return a group, or None."""
 
     code = Code.GET_GROUP
     reply = maybe(GroupDetails)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroups(Command[tuple[Group, ...]]):
+class ListGroups(TopicCommand[tuple[Group, ...]]):
     """Return the groups of a topic."""
 
     code = Code.LIST_GROUPS
     reply = many(Group)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class CreateGroup(Command[GroupDetails]):
+class CreateGroup(TopicCommand[GroupDetails]):
     """Create a group; with id 0 the server chooses one."""
 
     code = Code.CREATE_GROUP
     reply = one(GroupDetails)
-    stream: StreamId
-    topic: TopicId
     id: Annotated[AbsentU32, Json("group_id")]
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_CONSUMER_GROUP_NAME, "the name of a consumer group")
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroup(Command[None]):
+class DeleteGroup(GroupCommand[None]):
     """Delete a group with its offsets."""
 
     code = Code.DELETE_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroup(Command[None]):
+class JoinGroup(GroupCommand[None]):
     """Make this connection a member of a group."""
 
     code = Code.JOIN_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroup(Command[None]):
+class LeaveGroup(GroupCommand[None]):
     """Leave a group."""
 
     code = Code.LEAVE_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroup(Command[GroupAssignment | None]):
+class SyncGroup(GroupCommand[GroupAssignment | None]):
     """Return this connection's partitions in a group, or None if it is not a member."""
 
     code = Code.SYNC_GROUP
     reply = maybe(GroupAssignment)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId

@@ -29,7 +29,7 @@ from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.offsets import CONSUMER, ConsumerId, ConsumerRef, PartitionOrNone
-from headstream.core.wire.records import Command, HttpRequest, Record, one
+from headstream.core.wire.records import Command, HttpRequest, Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import (
     IDENTIFIER,
@@ -49,16 +49,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
-
-__all__ = [
-    "LATER_GENERATION",
-    "AppendedBatch",
-    "FlushMessages",
-    "PollMessages",
-    "PolledMessages",
-    "SendMessages",
-    "pull_partitioning",
-]
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
 """Error text for a send of the next generation."""
@@ -110,7 +100,6 @@ class PolledMessages(Record):
         return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
 
     def spell(self) -> dict[str, Any]:
-        """Return the reply as a JSON object."""
         document: dict[str, Any] = decode_json(self.encode_json())
         return document
 
@@ -120,7 +109,6 @@ class PolledMessages(Record):
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> PolledMessages:
-        """Return the reply of a JSON object."""
         found = json.decode_polled(encode_json(spelled))
         return cls(found.partition, found.current_offset, len(found.messages), encode_polled(found.messages))
 
@@ -151,7 +139,6 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> PollMessages:
-        """Return the command of a request; bytes after its last field are ignored."""
         data = bytes(payload)
         begin = _end_of_poll_targets(data)
         if begin + _POLL_NUMBERS.size > len(data):
@@ -173,12 +160,10 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request."""
         return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
 
     @classmethod
     def encode_http_reply(cls, value: PolledMessages) -> bytes:
-        """Return a reply as the body of a response over HTTP."""
         return value.encode_json()
 
 
@@ -198,12 +183,10 @@ class AppendedBatch(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SendMessages(Command[AppendedBatch]):
+class SendMessages(TopicCommand[AppendedBatch]):
     """Append messages to a partition; `messages` are sent ones, back to back."""
 
     code = Code.SEND_MESSAGES
-    stream: StreamId
-    topic: TopicId
     partitioning: Annotated[Partitioning, PartitioningShape()]
     messages: Rest
     is_from_zero: bool = False
@@ -232,23 +215,19 @@ class SendMessages(Command[AppendedBatch]):
         return 0
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
 
     def to_json(self) -> HttpRequest:
-        """Return the command as an HTTP request."""
         path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
         return HttpRequest("POST", path, {}, decode_json(json.encode_sent(decode_sent(self.messages), self.partitioning)))
 
     @classmethod
     def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> SendMessages:
-        """Return the command of an HTTP request."""
         return cls.decode_http(path, query, encode_json(body))
 
     @classmethod
     def decode_http(cls, path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> SendMessages:
-        """Return the command of an HTTP request."""
         stream = IDENTIFIER.from_url_text(path["stream_id"], "path.stream_id")
         topic = IDENTIFIER.from_url_text(path["topic_id"], "path.topic_id")
         try:
@@ -267,12 +246,10 @@ class FsyncShape(FlagShape):
 
 
 @dataclass(frozen=True, slots=True)
-class FlushMessages(Command[None]):
+class FlushMessages(TopicCommand[None]):
     """Write the buffered messages of a partition to disk."""
 
     code = Code.FLUSH_MESSAGES
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     fsync: Annotated[bool, FsyncShape()]
 

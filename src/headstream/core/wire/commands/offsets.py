@@ -18,16 +18,6 @@ from headstream.core.wire.records import Command, Record, maybe
 from headstream.core.wire.shapes import IDENTIFIER, U32, U64, Default, Identifier, Json, Shape, StreamId, TopicId
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = [
-    "ConsumerId",
-    "ConsumerRef",
-    "DeleteOffset",
-    "GetOffset",
-    "PartitionOrNone",
-    "StoreOffset",
-    "StoredOffset",
-]
-
 
 class ConsumerRef(NamedTuple):
     """A consumer or a group, by number or by name."""

@@ -6,49 +6,40 @@ from dataclasses import dataclass
 
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_count
-from headstream.core.wire.records import Command
-from headstream.core.wire.shapes import U32, PartitionId, StreamId, TopicId
+from headstream.core.wire.records import TopicCommand
+from headstream.core.wire.shapes import U32, PartitionId
 from headstream.core.wire.statuses import Status
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions(Command[None]):
+class CreatePartitions(TopicCommand[None]):
     """Add partitions at the end."""
 
     code = Code.CREATE_PARTITIONS
-    stream: StreamId
-    topic: TopicId
     partitions_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePartitions(Command[None]):
+class DeletePartitions(TopicCommand[None]):
     """Delete the highest numbered partitions."""
 
     code = Code.DELETE_PARTITIONS
-    stream: StreamId
-    topic: TopicId
     partitions_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSegments(Command[None]):
+class DeleteSegments(TopicCommand[None]):
     """Delete the oldest closed segments of a partition."""
 
     code = Code.DELETE_SEGMENTS
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     segments_count: U32
 
     def validate(self) -> None:
-        """Check the count."""
         check_count(self.segments_count, 1, 100_000, Status.INVALID_SEGMENTS_COUNT, "the count of segments")

@@ -19,8 +19,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import TEXT32, U32, U64, Shape, Text8
 from headstream.core.wire.statuses import Status
 
-__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping", "Trailing"]
-
 _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 

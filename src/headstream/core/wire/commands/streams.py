@@ -62,7 +62,6 @@ class CreateStream(Command[StreamDetails]):
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
 
 
@@ -83,7 +82,6 @@ class UpdateStream(Command[None]):
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
 
 

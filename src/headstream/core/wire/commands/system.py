@@ -35,28 +35,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "CacheMetrics",
-    "Client",
-    "ClientDetails",
-    "ClientGroup",
-    "Cluster",
-    "ClusterNode",
-    "DescribeOptions",
-    "GetClient",
-    "GetCluster",
-    "GetMe",
-    "GetStats",
-    "ListClients",
-    "OptionDescription",
-    "OptionScope",
-    "Snapshot",
-    "SnapshotCompression",
-    "SnapshotType",
-    "Stats",
-    "TransportKind",
-]
-
 
 class TransportKind(enum.IntEnum):
     """The transport of a client."""
@@ -155,7 +133,6 @@ class ClientDetails(Record):
     groups: Annotated[tuple[ClientGroup, ...], Records(ClientGroup, is_counted=True), Json("consumer_groups")]
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         return Record.spell(self) | {"consumer_groups_count": len(self.groups)}
 
 
@@ -257,7 +234,6 @@ class Snapshot(Command[bytes]):
     types: Annotated[tuple[SnapshotType, ...], TypesShape(), Json("snapshot_types")]
 
     def validate(self) -> None:
-        """Check that ALL is the only type, if it is given."""
         if SnapshotType.ALL in self.types and len(self.types) > 1:
             raise refusal(Status.INVALID_COMMAND, "the snapshot type `all` excludes the other types")
 
@@ -368,7 +344,6 @@ class GetClient(Command[ClientDetails | None]):
     client_id: U32
 
     def validate(self) -> None:
-        """Check the id."""
         check_count(self.client_id, 1, (1 << 32) - 1, Status.INVALID_CLIENT_ID, "the id of a client")
 
 

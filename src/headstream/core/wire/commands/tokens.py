@@ -78,7 +78,6 @@ class CreateToken(Command[RawToken]):
         return 0 if reader.end - reader.at == _SECONDS_BYTES else reader.end - reader.at - _MICROSECONDS_BYTES
 
     def validate(self) -> None:
-        """Check the name."""
         _check_name(self.name)
 
 
@@ -90,7 +89,6 @@ class DeleteToken(Command[None]):
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         _check_name(self.name)
 
 
@@ -110,5 +108,4 @@ class LoginWithToken(Command[LoggedIn]):
         return self.context == EXTENSION_CONTEXT
 
     def validate(self) -> None:
-        """Check the token's length."""
         check_bytes(self.token, 1, 100, Status.INVALID_PERSONAL_ACCESS_TOKEN, "a personal access token")

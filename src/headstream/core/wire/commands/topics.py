@@ -22,26 +22,10 @@ from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.fields import fields_of
-from headstream.core.wire.records import Command, Record, Records, many, maybe, one
-from headstream.core.wire.shapes import U8, U32, U64, AbsentU32, Json, Size, StreamId, Text8, TextCode, TopicId, Unsigned
+from headstream.core.wire.records import Command, Record, Records, TopicCommand, many, maybe, one
+from headstream.core.wire.shapes import U8, U32, U64, AbsentU32, Json, Size, StreamId, Text8, TextCode, Unsigned
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
-
-__all__ = [
-    "NEVER",
-    "SERVER_DEFAULT",
-    "Compression",
-    "CreateTopic",
-    "DeleteTopic",
-    "Generation",
-    "GetTopic",
-    "ListTopics",
-    "PartitionInfo",
-    "PurgeTopic",
-    "Topic",
-    "TopicDetails",
-    "UpdateTopic",
-]
 
 SERVER_DEFAULT: Final = 0
 """As an expiry or a maximum size: the server's configured value."""
@@ -127,13 +111,11 @@ class TopicDetails(Topic):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTopic(Command[TopicDetails | None]):
+class GetTopic(TopicCommand[TopicDetails | None]):
     """Return a topic, or None."""
 
     code = Code.GET_TOPIC
     reply = maybe(TopicDetails)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,18 +205,15 @@ class CreateTopic(Command[TopicDetails]):
         return cls(stream, number, count, compression, expiry, size, replication, name, generation)
 
     def validate(self) -> None:
-        """Check the name and the count of partitions."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopic(Command[None]):
+class DeleteTopic(TopicCommand[None]):
     """Delete a topic with all its messages."""
 
     code = Code.DELETE_TOPIC
-    stream: StreamId
-    topic: TopicId
 
 
 class _UpdateLayout(NamedTuple):
@@ -260,15 +239,13 @@ _UPDATE_LAYOUTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateTopic(Command[None]):
+class UpdateTopic(TopicCommand[None]):
     """Change the name and the settings of a topic; None, which only protocol 0.11 can express, leaves a setting unchanged.
 
     Some clients of existing servers send an older layout: it is read, and written never.
     """
 
     code = Code.UPDATE_TOPIC
-    stream: StreamId
-    topic: TopicId
     compression: Annotated[Compression | None, _CODE, Json("compression_algorithm")]
     message_expiry: Annotated[int | None, Unsigned(8)]
     max_topic_size: Annotated[int | None, Unsigned(8)]
@@ -308,17 +285,14 @@ class UpdateTopic(Command[None]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeTopic(Command[None]):
+class PurgeTopic(TopicCommand[None]):
     """Remove all messages and consumer offsets of a topic."""
 
     code = Code.PURGE_TOPIC
-    stream: StreamId
-    topic: TopicId
 
 
 def _find_update_layout(payload: BytesLike) -> _UpdateLayout | None:

@@ -91,7 +91,6 @@ class CreateUser(Command[UserDetails]):
     permissions: Annotated[Permissions | None, _LenientOptional(SizedPermissions())] = None
 
     def validate(self) -> None:
-        """Check name and password."""
         check_username(self.username)
         check_password(self.password)
 
@@ -114,7 +113,6 @@ class UpdateUser(Command[None]):
     status: Annotated[UserStatus | None, OptionalShape(_STATUS)] = None
 
     def validate(self) -> None:
-        """Check the name."""
         if self.username is not None:
             check_username(self.username)
 
@@ -138,6 +136,5 @@ class ChangePassword(Command[None]):
     new_password: Text8 = field(repr=False)
 
     def validate(self) -> None:
-        """Check both passwords."""
         check_password(self.current_password)
         check_password(self.new_password)

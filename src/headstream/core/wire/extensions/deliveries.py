@@ -14,9 +14,9 @@ from headstream.core.model.pauses import PauseRule
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes
 from headstream.core.wire.extensions.shapes import MaybeU64, TrailingText8, TrailingU32, TrailingU64
-from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.records import GroupCommand, Record, Records, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
+from headstream.core.wire.shapes import U32, U64, Default, Flag, PartitionId, Text8, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 _MAX_CHANGES = 20_000
@@ -59,14 +59,11 @@ class OpenDeliveries(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GetDeliveries(Command[OpenDeliveries]):
+class GetDeliveries(GroupCommand[OpenDeliveries]):
     """Return a group's unfinished messages in a partition."""
 
     code = Code.GET_DELIVERIES
     reply = one(OpenDeliveries)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     partition: PartitionId
 
 
@@ -92,7 +89,7 @@ class SettledDeliveries(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleDeliveries(Command[SettledDeliveries]):
+class SettleDeliveries(GroupCommand[SettledDeliveries]):
     """Record steps of messages of a group, and commit the offset of the first one that is not done.
 
     Args:
@@ -108,9 +105,6 @@ class SettleDeliveries(Command[SettledDeliveries]):
 
     code = Code.SETTLE_DELIVERIES
     reply = one(SettledDeliveries)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     partition: PartitionId
     frontier: U64
     changes: Annotated[tuple[ChangedDelivery, ...], Records(ChangedDelivery, is_counted=True)]
@@ -126,7 +120,6 @@ class SettleDeliveries(Command[SettledDeliveries]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, and each one's reason and range, and when the group is paused."""
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")

@@ -8,8 +8,8 @@ from typing import Annotated
 from headstream.core.model.delivery_views import DeliveryStatus, GroupDeliveries
 from headstream.core.wire.codes import Code
 from headstream.core.wire.extensions.shapes import Choice, MaybeU64
-from headstream.core.wire.records import Command, Record, Records, one
-from headstream.core.wire.shapes import U32, U64, GroupId, PartitionId, StreamId, Text8, Text32, TopicId
+from headstream.core.wire.records import GroupCommand, Record, Records, one
+from headstream.core.wire.shapes import U32, U64, PartitionId, Text8, Text32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,11 @@ def spell_counts(found: GroupDeliveries) -> GroupCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class GetGroupDeliveries(Command[GroupCounts]):
+class GetGroupDeliveries(GroupCommand[GroupCounts]):
     """Return the counts of a group's unfinished messages, and whether it is paused."""
 
     code = Code.GET_GROUP_DELIVERIES
     reply = one(GroupCounts)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +86,10 @@ class ToldMessage(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GetDelivery(Command[ToldMessage]):
+class GetDelivery(GroupCommand[ToldMessage]):
     """Return the delivery history of a message in a group, as far as its journal knows."""
 
     code = Code.GET_DELIVERY
     reply = one(ToldMessage)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     partition: PartitionId
     offset: U64

@@ -63,7 +63,6 @@ class StageBatch(Command[StagedBatch]):
     messages: Sent
 
     def validate(self) -> None:
-        """Check the names, and that there is at least one message."""
         _check_writer(self.writer)
         check_bytes(self.part, 1, 100, Status.INVALID_FORMAT, "the name of a part")
         if not len(self.messages):
@@ -88,7 +87,6 @@ class CommitEpoch(Command[CommittedEpoch]):
     batches: Annotated[tuple[StagedBatch, ...], Records(StagedBatch, is_counted=True)]
 
     def validate(self) -> None:
-        """Check the name."""
         _check_writer(self.writer)
 
 
@@ -101,7 +99,6 @@ class GetEpoch(Command[CommittedEpoch | None]):
     writer: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         _check_writer(self.writer)
 
 
@@ -115,5 +112,4 @@ class UnstageParts(Command[None]):
     batches: Annotated[tuple[StagedBatch, ...], Records(StagedBatch, is_counted=True)]
 
     def validate(self) -> None:
-        """Check the name."""
         _check_writer(self.writer)

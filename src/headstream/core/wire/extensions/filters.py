@@ -14,21 +14,9 @@ from headstream.core.model.polling import PollingKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions.shapes import ANY_CONSUMER, States, Stored, TrailingU64
-from headstream.core.wire.records import Command, Record, one
+from headstream.core.wire.records import Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import (
-    U32,
-    U64,
-    Default,
-    Flag,
-    Json,
-    OptionalShape,
-    PartitionId,
-    StreamId,
-    Text32,
-    TextCode,
-    TopicId,
-)
+from headstream.core.wire.shapes import U32, U64, Default, Flag, Json, OptionalShape, PartitionId, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 
@@ -64,7 +52,7 @@ class FilteredMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class FilterMessages(Command[FilteredMessages]):
+class FilterMessages(TopicCommand[FilteredMessages]):
     """Return messages of a partition that match a filter, without waiting; one request examines a bounded part of it.
 
     Args:
@@ -79,8 +67,6 @@ class FilterMessages(Command[FilteredMessages]):
     code = Code.FILTER_MESSAGES
     reply = one(FilteredMessages)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     where: Text32
     kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)] = PollingKind.OFFSET
@@ -96,7 +82,6 @@ class FilterMessages(Command[FilteredMessages]):
     until_offset: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count, and that there is a consumer if one is needed."""
         if not self.count:
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a filter asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
@@ -114,11 +99,9 @@ class CountedSegments(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CountSegments(Command[CountedSegments]):
+class CountSegments(TopicCommand[CountedSegments]):
     """Return how many segments of a topic a filter skips, by their times and the summaries of their headers."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)
-    stream: StreamId
-    topic: TopicId
     where: Text32

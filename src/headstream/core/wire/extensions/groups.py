@@ -17,8 +17,8 @@ from headstream.core.wire.extensions.shapes import (
     Numbers,
     TrailingFlag,
 )
-from headstream.core.wire.records import Command, Record, Records, many, one
-from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, StreamId, Text32, TopicId
+from headstream.core.wire.records import GroupCommand, Record, Records, TopicCommand, many, one
+from headstream.core.wire.shapes import U32, U64, Default, Flag, Text32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +62,27 @@ class GroupLag(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GetGroupLag(Command[GroupLag]):
+class GetGroupLag(GroupCommand[GroupLag]):
     """Return the lag of a group."""
 
     code = Code.GET_GROUP_LAG
     reply = one(GroupLag)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroupLags(Command[tuple[GroupLag, ...]]):
+class ListGroupLags(TopicCommand[tuple[GroupLag, ...]]):
     """Return the lags of all groups of a topic."""
 
     code = Code.LIST_GROUP_LAGS
     reply = many(GroupLag)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class SeekGroup(Command[GroupLag]):
+class SeekGroup(GroupCommand[GroupLag]):
     """Set the next offsets of a group without members, by partition."""
 
     code = Code.SEEK_GROUP
     reply = one(GroupLag)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     offsets: ByNumber
 
 
@@ -102,7 +94,7 @@ class NewMember(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class EnterGroup(Command[NewMember]):
+class EnterGroup(GroupCommand[NewMember]):
     """Add a member to a group; it has to report within the session timeout, or it is removed.
 
     A shared member leases messages, as all members of the group do then: it owns no partitions.
@@ -110,21 +102,15 @@ class EnterGroup(Command[NewMember]):
 
     code = Code.ENTER_GROUP
     reply = one(NewMember)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     session_timeout_ms: U32
     is_shared: Annotated[bool, TrailingFlag(), Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)
-class ExitGroup(Command[None]):
+class ExitGroup(GroupCommand[None]):
     """Remove a member from a group."""
 
     code = Code.EXIT_GROUP
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     member: MemberId
 
 
@@ -138,14 +124,11 @@ class MemberAssignment(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportMember(Command[MemberAssignment]):
+class ReportMember(GroupCommand[MemberAssignment]):
     """Send a heartbeat of a member, with the partitions it releases."""
 
     code = Code.REPORT_MEMBER
     reply = one(MemberAssignment)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     member: MemberId
     released: Numbers
     is_resting: Annotated[Flag, Default(False)] = False
@@ -159,14 +142,11 @@ class GroupGeneration(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMember(Command[GroupGeneration]):
+class CommitMember(GroupCommand[GroupGeneration]):
     """Commit the next offsets of a group on behalf of a member, by partition."""
 
     code = Code.COMMIT_MEMBER
     reply = one(GroupGeneration)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     member: MemberId
     generation: U64
     offsets: ByNumber
@@ -175,12 +155,10 @@ class CommitMember(Command[GroupGeneration]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOffsets(Command[None]):
+class CommitOffsets(TopicCommand[None]):
     """Commit the next offsets of a consumer, by partition; `generations`: of the polled partitions."""
 
     code = Code.COMMIT_OFFSETS
-    stream: StreamId
-    topic: TopicId
     consumer: AnyConsumer
     offsets: ByNumber
     generations: ByNumberOrEmpty
@@ -194,11 +172,9 @@ class CommittedOffsets(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ListOffsets(Command[CommittedOffsets]):
+class ListOffsets(TopicCommand[CommittedOffsets]):
     """Return the next offsets of a consumer."""
 
     code = Code.LIST_OFFSETS
     reply = one(CommittedOffsets)
-    stream: StreamId
-    topic: TopicId
     consumer: AnyConsumer

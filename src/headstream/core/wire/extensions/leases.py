@@ -23,9 +23,9 @@ from headstream.core.wire.extensions.shapes import (
     TrailingU32,
     TrailingU64,
 )
-from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.records import GroupCommand, Record, Records, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import U32, U64, Default, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
+from headstream.core.wire.shapes import U32, U64, Default, PartitionId, Text8, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 _MAX_CHANGES = 20_000
@@ -53,7 +53,7 @@ class LeasedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseMessages(Command[LeasedMessages]):
+class LeaseMessages(GroupCommand[LeasedMessages]):
     """Lease messages, for a member that shares the group, of the first of the given partitions that has any.
 
     Args:
@@ -72,9 +72,6 @@ class LeaseMessages(Command[LeasedMessages]):
 
     code = Code.LEASE_MESSAGES
     reply = one(LeasedMessages)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     member_id: U64
     token: U64
     count: U32
@@ -91,7 +88,6 @@ class LeaseMessages(Command[LeasedMessages]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the length of the dead-letter topic's name, and when the group is paused."""
         pause_rule_of(self)
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
 
@@ -127,7 +123,7 @@ class RefusedChanges(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleLeases(Command[RefusedChanges]):
+class SettleLeases(GroupCommand[RefusedChanges]):
     """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
 
     Args:
@@ -137,9 +133,6 @@ class SettleLeases(Command[RefusedChanges]):
 
     code = Code.SETTLE_LEASES
     reply = one(RefusedChanges)
-    stream: StreamId
-    topic: TopicId
-    group: GroupId
     partition: PartitionId
     changes: Annotated[tuple[ChangedLease, ...], Records(ChangedLease, is_counted=True)]
     partition_generation: MaybeU64 = None
@@ -149,7 +142,6 @@ class SettleLeases(Command[RefusedChanges]):
     pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, each one's reason, range and delay, and when the group is paused."""
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")

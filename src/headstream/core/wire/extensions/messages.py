@@ -25,22 +25,9 @@ from headstream.core.wire.extensions.shapes import (
     TrailingNumber,
     WideFlag,
 )
-from headstream.core.wire.records import Command, Record, many, one
+from headstream.core.wire.records import Record, TopicCommand, many, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import (
-    TEXT8,
-    U32,
-    U64,
-    Default,
-    Flag,
-    Json,
-    OptionalShape,
-    PartitionId,
-    StreamId,
-    Text32,
-    TextCode,
-    TopicId,
-)
+from headstream.core.wire.shapes import TEXT8, U32, U64, Default, Flag, Json, OptionalShape, PartitionId, Text32, TextCode
 from headstream.core.wire.statuses import Status
 
 PAGE_STATES: Final = 1000
@@ -67,7 +54,7 @@ class FetchedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchMessages(Command[FetchedMessages]):
+class FetchMessages(TopicCommand[FetchedMessages]):
     """Return messages of a partition in the given states, and wait for some.
 
     Args:
@@ -82,8 +69,6 @@ class FetchMessages(Command[FetchedMessages]):
     code = Code.FETCH_MESSAGES
     reply = one(FetchedMessages)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)]
     value: Annotated[U64, Default(0)]
@@ -95,7 +80,6 @@ class FetchMessages(Command[FetchedMessages]):
     auto_commit: Annotated[Flag, Default(False)] = False
 
     def validate(self) -> None:
-        """Check the count, and that there is a consumer if one is needed."""
         if not self.count:
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
@@ -110,13 +94,11 @@ class WaitResult(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitMessages(Command[WaitResult]):
+class WaitMessages(TopicCommand[WaitResult]):
     """Wait until a partition has a message at or after an offset, or the member's group has changed."""
 
     code = Code.WAIT_MESSAGES
     reply = one(WaitResult)
-    stream: StreamId
-    topic: TopicId
     positions: ByNumber
     timeout_ms: U32
     group: Annotated[str | None, OptionalShape(TEXT8)] = None
@@ -132,34 +114,28 @@ class FirstOffset(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendMessages(Command[FirstOffset]):
+class AppendMessages(TopicCommand[FirstOffset]):
     """Append messages to one partition; `messages` are sent ones, back to back."""
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, without copying the messages."""
         return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 
 
 @dataclass(frozen=True, slots=True)
-class SetState(Command[None]):
+class SetState(TopicCommand[None]):
     """Change the state of messages, with a reason; the author is always the logged-in user, `by` is ignored."""
 
     code = Code.SET_STATE
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     offsets: Numbers
     state: Annotated[int, STATE]
@@ -167,7 +143,6 @@ class SetState(Command[None]):
     by: Annotated[Text32, Default("")] = ""
 
     def validate(self) -> None:
-        """Check the lengths of reason and author, and the count of messages."""
         check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
         check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
         check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
@@ -185,7 +160,7 @@ class StateChange(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ListStates(Command[tuple[StateChange, ...]]):
+class ListStates(TopicCommand[tuple[StateChange, ...]]):
     """Return the messages of a partition that are not available, one page per command.
 
     Args:
@@ -194,8 +169,6 @@ class ListStates(Command[tuple[StateChange, ...]]):
 
     code = Code.LIST_STATES
     reply = many(StateChange)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     from_offset: Annotated[int, TrailingNumber(8), Default(0)] = 0
     count: Annotated[int, TrailingNumber(4), Default(0)] = 0
@@ -212,7 +185,7 @@ class RemovedMessages(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveMarked(Command[RemovedMessages]):
+class RemoveMarked(TopicCommand[RemovedMessages]):
     """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
 
     One command rewrites at most one segment, with the neighbours that fit into it.
@@ -220,13 +193,10 @@ class RemoveMarked(Command[RemovedMessages]):
 
     code = Code.REMOVE_MARKED
     reply = one(RemovedMessages)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     reason: Text32
 
     def validate(self) -> None:
-        """Check the length of the reason."""
         check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of the marks")
 
 
@@ -244,13 +214,11 @@ class MeasuredRange(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRange(Command[MeasuredRange]):
+class MeasureRange(TopicCommand[MeasuredRange]):
     """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
 
     code = Code.MEASURE_RANGE
     reply = one(MeasuredRange)
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     from_offset: U64
     until_offset: U64

@@ -11,9 +11,9 @@ from typing import Annotated
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code
 from headstream.core.wire.extensions.shapes import Sent, WideFlag
-from headstream.core.wire.records import Command, Record, one
+from headstream.core.wire.records import Command, Record, TopicCommand, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import U32, U64, Json, PartitionId, StreamId, TopicId
+from headstream.core.wire.shapes import U32, U64, Json, PartitionId
 from headstream.core.wire.statuses import Status
 
 
@@ -44,14 +44,12 @@ class AppendedBatch(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendNumbered(Command[AppendedBatch]):
+class AppendNumbered(TopicCommand[AppendedBatch]):
     """Append messages to one partition unless they are already stored; each repetition has the same bytes and first sequence."""
 
     code = Code.APPEND_NUMBERED
     reply = one(AppendedBatch)
     has_messages = True
-    stream: StreamId
-    topic: TopicId
     partition: PartitionId
     producer_id: U64
     epoch: U32
@@ -59,20 +57,16 @@ class AppendNumbered(Command[AppendedBatch]):
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, without copying the messages."""
         return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseProducer(Command[None]):
+class ReleaseProducer(TopicCommand[None]):
     """End a producer's numbering in a topic: it will repeat no batch there."""
 
     code = Code.RELEASE_PRODUCER
-    stream: StreamId
-    topic: TopicId
     producer_id: Annotated[U64, Json("producer_id")]

@@ -35,28 +35,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = [
-    "ANY_CONSUMER",
-    "STATE",
-    "AnyConsumer",
-    "ByNumber",
-    "ByNumberOrEmpty",
-    "Changes",
-    "Choice",
-    "LimitedTime",
-    "MaybeText",
-    "MaybeU64",
-    "MemberId",
-    "Numbers",
-    "Sent",
-    "States",
-    "Stored",
-    "TrailingText8",
-    "TrailingU32",
-    "TrailingU64",
-    "WideFlag",
-]
-
 _U64: Final = Unsigned(8)
 _IS_TEXT: Final = 2
 
@@ -83,6 +61,8 @@ class TrailingText(TextShape):
 
 
 class NumbersShape(Shape):
+    """count u32 | number u64 ..."""
+
     def push(self, writer: Writer, value: tuple[int, ...]) -> None:
         writer.push_u32(len(value))
         for number in value:
@@ -102,6 +82,8 @@ class NumbersShape(Shape):
 
 
 class ByNumberShape(Shape):
+    """count u32 | (number u32 | value u64) ...; in JSON an object keyed by numbers."""
+
     def push(self, writer: Writer, value: Mapping[int, int]) -> None:
         writer.push_u32(len(value))
         for number, item in sorted(value.items()):
@@ -125,6 +107,8 @@ class ByNumberShape(Shape):
 
 
 class ChangesShape(Shape):
+    """count u8 | (name text8 | has u8 [| value]) ...: 0 none, 1 a u64, _IS_TEXT a text32."""
+
     def push(self, writer: Writer, value: Mapping[str, int | str | None]) -> None:
         writer.push_u8(len(value))
         for name, item in sorted(value.items()):
@@ -158,6 +142,8 @@ class ChangesShape(Shape):
 
 
 class MaybeNumberShape(Shape):
+    """has u8 | u64."""
+
     is_optional = True
 
     def push(self, writer: Writer, value: int | None) -> None:
@@ -271,11 +257,9 @@ class Choice(Shape):
         self.kind = kind
 
     def push(self, writer: Writer, value: str) -> None:
-        """Write it."""
         writer.push_text8(value)
 
     def pull(self, reader: Reader, what: str) -> enum.StrEnum:
-        """Read it."""
         at = reader.at
         try:
             return self.kind(reader.pull_text8(what))
@@ -285,11 +269,9 @@ class Choice(Shape):
             raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
 
     def to_json_value(self, value: Any) -> str:
-        """Return its name."""
         return str(value)
 
     def from_json_value(self, json_value: Any, where: str) -> enum.StrEnum:
-        """Return the member of a name."""
         if not isinstance(json_value, str) or json_value not in list(self.kind):
             raise invalid_value(json_value, f"one of {', '.join(self.kind)}", where)
         return self.kind(json_value)
@@ -306,6 +288,8 @@ class WideFlagShape(FlagShape):
 
 
 class AnyConsumerShape(Shape):
+    """A consumer or a group; in JSON `consumer:NAME` or `group:NAME`."""
+
     def push(self, writer: Writer, value: ConsumerRef) -> None:
         CONSUMER.push(writer, value)
 

@@ -9,21 +9,8 @@ from headstream.core.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Lim
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeText, MaybeU64, TrailingFlag, TrailingLimit
-from headstream.core.wire.records import Command, Record, Records, many, maybe, one
-from headstream.core.wire.shapes import (
-    IDENTIFIER,
-    U32,
-    U64,
-    Default,
-    Flag,
-    Identifier,
-    Json,
-    OptionalShape,
-    StreamId,
-    Text8,
-    Text32,
-    TopicId,
-)
+from headstream.core.wire.records import Command, Record, Records, TopicCommand, many, maybe, one
+from headstream.core.wire.shapes import IDENTIFIER, U32, U64, Default, Flag, Identifier, Json, OptionalShape, Text8, Text32
 from headstream.core.wire.statuses import Status
 
 
@@ -83,20 +70,17 @@ class CreateOpenTopic(Command[OpenTopic]):
     kafka_headers: MaybeText = None
 
     def validate(self) -> None:
-        """Check the names and the count of partitions."""
         check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
 @dataclass(frozen=True, slots=True)
-class GetOpenTopic(Command[OpenTopic | None]):
+class GetOpenTopic(TopicCommand[OpenTopic | None]):
     """Return a topic, or None."""
 
     code = Code.GET_OPEN_TOPIC
     reply = maybe(OpenTopic)
-    stream: StreamId
-    topic: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +93,22 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTopicOptions(Command[OpenTopic]):
+class ChangeTopicOptions(TopicCommand[OpenTopic]):
     """Change options by name, fields of model.topology.TopicOptions; None removes one, the others stay."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)
-    stream: StreamId
-    topic: TopicId
     changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTopic(Command[None]):
+class RenameTopic(TopicCommand[None]):
     """Change only the name of a topic."""
 
     code = Code.RENAME_TOPIC
-    stream: StreamId
-    topic: TopicId
     name: Text8
 
     def validate(self) -> None:
-        """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
 
 

@@ -43,8 +43,6 @@ from headstream.core.wire.shapes import Shape, Unsigned
 from headstream.core.wire.vsr.options import NO_OPTIONS, TOPIC_OPTIONS, UPDATABLE_OPTIONS, Option, pull_options
 from headstream.errors import DecodeError
 
-__all__ = ["REPLIES", "REQUESTS", "Request", "pull_request", "push_reply"]
-
 
 class FromZero(Unsigned):
     """The number of a partition, u32: from 0 in the bytes, from 1 in a command or a record."""

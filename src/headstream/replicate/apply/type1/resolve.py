@@ -30,14 +30,7 @@ from headstream.replicate.apply.type1.batch_events import BatchEvents
 from headstream.replicate.apply.type1.state_rows import key_table, leave_out_same, log_rows, shifted, taken
 from headstream.replicate.columns.changes import OPERATIONS, Collapsed
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.columns.row_merge import (
-    KNOWN_STATE,
-    Key,
-    KeyEvent,
-    KeyState,
-    KnownRow,
-    replay,
-)
+from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, KnownRow, replay
 from headstream.replicate.columns.row_versions import NO_WHOLE_IMAGE, read_versions, write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS
 from headstream.replicate.engines.key_ranges import key_ranges, ranges_sql
@@ -128,7 +121,7 @@ class Resolver:
             found = found.filter(chosen)
         found = found.select([*self._keys, "_hs_sequence", "_hs_versions"])
         numbered = changes.select([*self._keys, "_hs_sequence", "_hs_operation"])
-        numbered = numbered.append_column("_hs_place", _numbers(changes.num_rows))
+        numbered = numbered.append_column("_hs_place", pa.array(np.arange(changes.num_rows)))
         both = numbered.join(found.rename_columns([*self._keys, "_hs_stored", "_hs_versions"]), self._keys, join_type="inner")
         late = pc.less_equal(both["_hs_sequence"], both["_hs_stored"])
         if tracks:
@@ -242,7 +235,6 @@ class Resolver:
                 )
 
     def _stored(self, rows: pa.Table) -> dict[Key, StoredRow]:
-        """Return the rows of the table by key."""
         columns = [name for name in self._engine.columns if not name.startswith("_hs_") or name in self._keys]
         found = {}
         names = [*self._keys, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
@@ -339,7 +331,3 @@ class Resolver:
 def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:
     """Return a row's bookkeeping without the times at which rows of one full load were logged."""
     return [part if part is None or isinstance(part, bool) else _LOAD_TIMES.sub(LOAD_MARK, part) for part in text]
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(np.arange(count))

@@ -41,7 +41,6 @@ HISTORY_COLUMNS: Final = {
 
 _TIME_CHARACTERS: Final = 16  # YYYYMMDDHHmmSShh
 _LOAD_TIME: Final = r"\.(?P<us>\d{16})$"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
@@ -151,7 +150,6 @@ def _sorted(stored: pa.Table, events: pa.Table, keys: list[str]) -> _Rows:
 
 
 def _numbers(keys: pa.Table) -> _Ints:
-    """Number the keys."""
     numbers = np.zeros(keys.num_rows, np.int64)
     for name in keys.column_names:
         codes = keys[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)

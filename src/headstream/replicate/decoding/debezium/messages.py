@@ -399,7 +399,6 @@ def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: C
 
 
 def _fit_message(document: dict[str, Any], types: Mapping[str, ConnectField], *, is_flat: bool) -> dict[str, Any]:
-    """Return a message with the values of its rows in their fields' reading types."""
     if is_flat:
         return {name: fit(types[name], value) if name in types else value for name, value in document.items()}
     for section in ("before", "after"):

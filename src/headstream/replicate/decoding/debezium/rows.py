@@ -449,7 +449,6 @@ def _transaction_ids(ids: pa.Array) -> pa.Array:
 
 
 def _transactions(part: _Part) -> tuple[pa.Array, pa.Array]:
-    """Return the transaction of each change, and its number in it."""
     return pc.fill_null(_transaction_ids(part.column("transaction", "id")), ""), part.column("transaction", "total_order")
 
 

@@ -134,7 +134,7 @@ class LocalConsole:
         body = await read_body(request, _BODY_BYTES, _BODY_S, _hold) if method == "POST" else b""
         answer = self._views.answering(view, self._ask, self._user_id, query, body, lambda: nullcontext(self._log))
         reply = await asyncio.to_thread(answer)
-        return self._with_place(reply) if path == _SESSION_PATH else reply
+        return json_reply({**decode_json(reply.body), "place": self._place}) if path == _SESSION_PATH else reply
 
     async def _enter(self, request: web.BaseRequest) -> Reply:
         """Answer a login: the token of the printed address is accepted once."""
@@ -157,9 +157,6 @@ class LocalConsole:
         command.validate()
         value = await asyncio.to_thread(functools.partial(self._ask, bounded_for_json(command)))
         return NOT_FOUND if value is None and kind.reply is not NOTHING else command_reply(command, value)
-
-    def _with_place(self, reply: Reply) -> Reply:
-        return json_reply({**decode_json(reply.body), "place": self._place})
 
 
 async def _hold(_: int) -> None:

@@ -28,7 +28,7 @@ from headstream.core.wire.extensions.producers import AppendNumbered
 from headstream.core.wire.frames import response_head
 from headstream.errors import HeadstreamError
 from headstream.interceptors.trace_contexts import find_contexts
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.readers import LentFollower
 from headstream.log.segments.follower import PartitionFollower
 

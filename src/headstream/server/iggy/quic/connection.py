@@ -248,7 +248,6 @@ class QuicClient:
         self._work()
 
     def _refuse_for_memory(self) -> None:
-        """Refuse the requests that have waited for memory."""
         assert self._responder is not None
         streams = [*self._partial, *(stream for stream, _ in self._whole)]
         self._partial.clear()
@@ -294,7 +293,6 @@ class QuicClient:
             self._hold()
 
     def _finish(self, stream: int, code: int, began_s: float, future: Future[Response]) -> None:
-        """Send a worker's response, and continue."""
         self.is_busy = False
         if self._is_lost:
             self._close_session()

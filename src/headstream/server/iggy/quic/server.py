@@ -19,13 +19,7 @@ from typing import Final
 
 from aioquic._buffer import Buffer
 from aioquic.quic.configuration import SMALLEST_MAX_DATAGRAM_SIZE, QuicConfiguration
-from aioquic.quic.packet import (
-    QuicHeader,
-    QuicPacketType,
-    encode_quic_retry,
-    encode_quic_version_negotiation,
-    pull_quic_header,
-)
+from aioquic.quic.packet import QuicHeader, QuicPacketType, encode_quic_retry, encode_quic_version_negotiation, pull_quic_header
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.errors import EnvironmentSetupError

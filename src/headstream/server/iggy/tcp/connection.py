@@ -328,7 +328,6 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _close_with(self, status: int, pieces: list[BytesLike], why: str, **fields: object) -> None:
-        """Write a last response, and close."""
         self._responder.note(logging.WARNING, f"closed: {why}", status=status, **fields)
         self._write(pieces, sum(map(len, pieces)))
         self._switch.close()
@@ -382,7 +381,6 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, code: int, began_s: float, future: Future[Response]) -> None:
-        """Write a worker's response, and continue."""
         self.is_busy = False
         if future.cancelled():
             self._switch.abort()

@@ -132,7 +132,6 @@ class KafkaGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def _check_static(self, member_id: str, instance_id: str | None) -> KafkaMember:
-        """Return a member, after checking its id."""
         static = None if instance_id is None else self._static(instance_id)
         if static is not None and static.id != member_id:
             raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, "the member was fenced by another member with the same instance id")

@@ -205,10 +205,7 @@ class FetchSession:
                 self._pending[key] = None  # until a fetch after this one finds nothing new
             left -= size
             self._size += size
-        return {
-            "session_id": self.id,
-            "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()],
-        }
+        return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
         """Note that the last read is sent: partitions with messages are read last the next time."""

@@ -38,15 +38,11 @@ def _list(call: Call, name: str, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(call: Call, name: str, index: int, epoch: int) -> FoundTopic:
-    place = find_place(call, name, lambda rights, stream, topic: _check_reader(rights, stream, topic))
+    place = find_place(call, name, Rights.poll)
     if not 0 <= index < place.topic.partitions:
         raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
     check_epoch(epoch)
     return place
-
-
-def _check_reader(rights: Rights, stream: int, topic: int) -> None:
-    rights.poll(stream, topic)
 
 
 def _offset_of(call: Call, place: FoundTopic, number: int, time_ms: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Requests that create and delete topics, and add partitions."""
+"""Requests that create and delete topics, add partitions, and delete the messages of partitions before an offset."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions, check_partition_count
-from headstream.errors import HeadstreamError, InvalidOptionError, PermissionDeniedError
+from headstream.errors import HeadstreamError, InvalidOptionError, PartitionNotFoundError, PermissionDeniedError
 from headstream.log.administration import delete_topic
+from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.handlers.configs import apply_config, spell_configs
+from headstream.server.kafka.handlers.fetch import find_bounds
 from headstream.server.kafka.handlers.topic_names import find_place, list_places, topic_id, topic_name
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
+from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
 _DEFAULT: Final = -1
 """A number that the server chooses."""
+_END: Final = -1
+"""The offset that stands for the partition's end."""
 
 
 def create_topics(call: Call) -> Reply:
@@ -144,3 +149,29 @@ def _add_partitions(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
     except HeadstreamError as error:
         return {"name": name, "error_code": fault_of(error), "error_message": error.what}
     return {"name": name, "error_code": ErrorCode.NONE}
+
+
+def delete_records(call: Call) -> Reply:
+    """Delete the messages of partitions before an offset, and return where each one begins now; each fails on its own."""
+    return {
+        "topics": [
+            {"name": topic["name"], "partitions": [_delete_records(call, topic["name"], each) for each in topic["partitions"]]}
+            for topic in call.request["topics"]
+        ]
+    }
+
+
+def _delete_records(call: Call, name: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    index: int = wanted["partition_index"]
+    backing = call.context.dispatcher.broker.backing
+    try:
+        place = find_place(call, name, Rights.manage_topic)
+        if not 0 <= index < place.topic.partitions:
+            raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
+        offset: int = find_bounds(call, place, index + 1)[1] if wanted["offset"] == _END else wanted["offset"]
+        first = remove_before(backing.writable_log(), place.topic, index + 1, offset)
+    except HeadstreamError as error:
+        fault = fault_of(error)
+        STORAGE_ERRORS.log_once(error, fault)
+        return {"partition_index": index, "low_watermark": -1, "error_code": fault}
+    return {"partition_index": index, "low_watermark": first, "error_code": ErrorCode.NONE}

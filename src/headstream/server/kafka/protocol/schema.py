@@ -23,11 +23,9 @@ from typing import Any
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError
-from headstream.server.kafka.protocol.field_reading import MAX_ELEMENTS, Cursor, make_reader
+from headstream.server.kafka.protocol.field_reading import Cursor, make_reader
 from headstream.server.kafka.protocol.field_writing import Write, make_writer
 from headstream.server.kafka.protocol.schema_text import KafkaField, parse_text
-
-__all__ = ["MAX_ELEMENTS", "Schema", "parse_schemas"]
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, with each request

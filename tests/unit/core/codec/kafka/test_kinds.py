@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from headstream.core.codec.kafka import (
-    KafkaRecord,
-    decode_record,
-    encode_record,
-)
+from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
 from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from headstream.core.codec.kafka import (
-    KafkaRecord,
-    decode_record,
-    encode_record,
-    find_losses,
-)
+from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record, find_losses
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.errors import HeaderError

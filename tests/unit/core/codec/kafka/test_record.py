@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from headstream.core.codec.kafka import (
-    KafkaRecord,
-    decode_record,
-    read_record,
-)
+from headstream.core.codec.kafka import KafkaRecord, decode_record, read_record
 from headstream.errors import InvalidInputError
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.core.codec.kafka import (
-    KafkaTopicNames,
-    from_kafka_topic,
-    to_kafka_topic,
-)
+from headstream.core.codec.kafka import KafkaTopicNames, from_kafka_topic, to_kafka_topic
 from headstream.errors import InvalidInputError
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.core.codec.kip82 import (
-    decode_message,
-    down_convert,
-    encode_message,
-)
+from headstream.core.codec.kip82 import decode_message, down_convert, encode_message
 from headstream.errors import InvalidInputError
 from tests.support.messages.kip82 import message
 from tests.unit.core.codec.kip82.test_message import BLOCK

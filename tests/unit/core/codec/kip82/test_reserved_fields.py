@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import headstream as hs
-from headstream.core.codec.kip82 import (
-    STRICT,
-    decode_message,
-    decode_set,
-    encode_set,
-    from_message,
-    to_message,
-)
+from headstream.core.codec.kip82 import STRICT, decode_message, decode_set, encode_set, from_message, to_message
 from headstream.errors import HeaderError
 from tests.support.messages.headers import MESSAGES
 from tests.support.messages.kip82 import message

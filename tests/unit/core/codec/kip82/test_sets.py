@@ -10,15 +10,7 @@ import pyarrow as pa
 import pytest
 
 import headstream as hs
-from headstream.core.codec.kip82 import (
-    STRICT,
-    Kip82Message,
-    decode_message,
-    decode_set,
-    encode_message,
-    encode_set,
-    wrap,
-)
+from headstream.core.codec.kip82 import STRICT, Kip82Message, decode_message, decode_set, encode_message, encode_set, wrap
 from headstream.errors import DecodeError, MissingExtraError
 from tests.support.messages.kip82 import message
 from tests.unit.core.codec.kip82.test_message import BLOCK

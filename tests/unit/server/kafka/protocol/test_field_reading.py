@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from headstream.errors import DecodeError
-from headstream.server.kafka.protocol.schema import MAX_ELEMENTS, Schema, parse_schemas
+from headstream.server.kafka.protocol.field_reading import MAX_ELEMENTS
+from headstream.server.kafka.protocol.schema import Schema, parse_schemas
 from tests.unit.server.kafka.protocol.test_schema import _schemas, _values
 
 
