@@ -228,7 +228,10 @@ def test_a_rest_catalog_that_fails_is_told_and_made_up_for(
         config = ReplicateConfig(
             source=None, topics=("cdc",), iceberg=settings, tables=tmp_path, checkpoint=tmp_path / "checkpoint"
         )
-        mirrors, path = IcebergMirrors(config, itertools.count().__next__, first_pause_s=0.01), tmp_path / schema / "t"
+        mirrors, path = (
+            IcebergMirrors(config, itertools.count(0, 1_000_000).__next__, first_pause_s=0.01),
+            tmp_path / schema / "t",
+        )
         append(path, 0)
         mirrors.offer([(schema, "t")])
         wait_for(mirrors, lambda: not mirrors.status()["waiting"])
