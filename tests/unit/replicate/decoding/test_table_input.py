@@ -149,7 +149,7 @@ def test_decoder_refuses_a_second_table_with_the_same_target(tmp_path: Path) -> 
     first, second = make_table(), make_table(schema_id="F" * 32, table="other")
     values = [data_message(table, make_change(1)) for table in (first, second)]
     decoded = make_decoder(tmp_path, first, second, settings={"target": "lake.one"}).decode(raw_messages(values))
-    assert "that of the source table shop.kit" in reasons_of(decoded)[1]
+    assert "already belongs to the source table shop.kit" in reasons_of(decoded)[1]
 
 
 def test_decoder_gives_all_of_a_change_when_details_are_wanted(tmp_path: Path) -> None:
