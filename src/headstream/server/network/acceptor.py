@@ -7,6 +7,7 @@ a flood would hold the loop, and silent clients all descriptors.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import ssl
@@ -104,7 +105,7 @@ class Acceptor:
             self._opening.add(task)
             if self._is_pending(delay_s):
                 self._pending[task] = accepted
-            task.add_done_callback(self._opened)
+            task.add_done_callback(functools.partial(self._opened, accepted))
 
     def _is_pending(self, delay_s: float) -> bool:
         """Return whether a new connection holds a descriptor before its protocol counts it."""
@@ -144,7 +145,9 @@ class Acceptor:
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError and timeouts are OSErrors
             note(logging.DEBUG, "connection failed", reason=str(error) or type(error).__name__)
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
+    def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # before it began, or while it waited: no transport owns the socket
+            accepted.close()
         self._opening.discard(task)
         self._pending.pop(task, None)
         if not task.cancelled() and task.exception() is not None:

@@ -17,6 +17,7 @@ from headstream.server.config.http_settings import HttpSettings
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import Admission
 from headstream.server.network.tls import TlsFiles
 from tests.support.server.certificates import write_certificate
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
@@ -146,3 +147,24 @@ def test_acceptor_sends_small_responses_at_once(make_loop: MakeLoop) -> None:
         (connection,) = running.server._tcp._connections
         sock = connection._transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_close_closes_a_connection_that_was_accepted_just_before(make_loop: MakeLoop) -> None:
+    """Its task is cancelled before it begins; a socket that nobody closes is a ResourceWarning, which fails the test."""
+
+    async def accept_and_close() -> bytes:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        acceptor = Acceptor(listening, None, asyncio.Protocol, lambda: MOST, lambda: True, lambda: None, MOST, Admission())
+        with socket.create_connection(listening.getsockname(), 20) as client:
+            acceptor._accept()
+            (task,) = acceptor._opening
+            acceptor.close()
+            await asyncio.wait([task])
+            return client.recv(1)
+
+    loop = make_loop()
+    try:
+        assert loop.run_until_complete(accept_and_close()) == b""
+    finally:
+        loop.close()
