@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -252,13 +253,22 @@ def test_offsets_are_committed_from_another_process_and_survive_its_death(url: s
             assert log.offsets("shop/orders", "g") == {1: round_ * 10 + 10}
 
 
-def test_without_permission_a_log_is_refused_or_read(url: str, tmp_path: Path) -> None:
-    with hs.connect(url) as log, log.producer("shop/orders") as producer:
-        producer.send(b"x", partition=1)
-    for parent in [tmp_path, *tmp_path.parents]:
-        if parent.owner() == tmp_path.owner() and parent.name.startswith(("test_", "pytest-", "popen-")):
-            parent.chmod(0o755)
-    root = tmp_path / "log"
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """Lend a directory that other users can reach: a pytest that starts meanwhile takes their permission from its own."""
+    with tempfile.TemporaryDirectory(prefix="headstream-test-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
+
+
+def test_without_permission_a_log_is_refused_or_read(open_directory: Path) -> None:
+    root = open_directory / "log"
+    url = root.as_uri()
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", partitions=2)
+        with log.producer("shop/orders") as producer:
+            producer.send(b"x", partition=1)
 
     def poll() -> object:
         with hs.connect(url) as log:
