@@ -37,12 +37,11 @@ import pyarrow.parquet as pq
 
 from bench.cluster_meter import find_processes
 from bench.machine import Report
-from bench.replicate_messages import Envelopes, fill_table, make_log, make_sequence, make_table, send
+from bench.replicate_messages import Envelopes, fill_table, make_config, make_log, make_sequence, make_table, send, write_merge
 from bench.replicate_sizes import NoMappedTables
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.plan import plan_merge
 from headstream.replicate.run.pipeline import ReplicatePipeline
-from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.storage.places import Place
@@ -178,13 +177,8 @@ class Table:
     def _merge_by_spark(self) -> None:
         assert self._spark is not None
         self._spark.read.parquet(str(self._work / "changes.parquet")).createOrReplaceTempView("changes")
-        columns = [*TYPES, "_hs_sequence"]
-        sets, values = ", ".join(f"t.{name} = s.{name}" for name in columns), ", ".join(f"s.{name}" for name in columns)
-        self._spark.sql(
-            f"MERGE INTO delta.`{self.place}` t USING changes s ON t.id = s.id WHEN MATCHED AND s._hs_delete THEN DELETE "
-            f"WHEN MATCHED AND s._hs_sequence > t._hs_sequence THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND NOT s._hs_delete THEN INSERT ({', '.join(columns)}) VALUES ({values})"
-        )
+        assert isinstance(self.place, Path)
+        self._spark.sql(write_merge(self.place, "id", [*TYPES, "_hs_sequence"]))
 
     def _size(self) -> int:
         return sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file()) if isinstance(self.place, Path) else 0
@@ -294,16 +288,8 @@ def measure_pipeline(report: Report, directory: Path, rows: int, spark: SparkSes
 
 
 def _run_pipeline(spark: SparkSession, work: Path, strategy: MergeStrategy) -> None:
-    config = ReplicateConfig(
-        source=(work / "log").as_uri(),
-        topics=("cdc/data",),
-        metadata=("cdc/metadata",),
-        tables=work / "tables",
-        checkpoint=work / "checkpoint",
-        max_messages_per_batch=CHANGES,
-        rules=TableRules(defaults=TableSettings(merge_strategy=strategy)),
-        once=True,
-    )
+    rules = TableRules(defaults=TableSettings(merge_strategy=strategy))
+    config = make_config(work, max_messages_per_batch=CHANGES, rules=rules, once=True)
     summary = ReplicatePipeline(spark, config).run()
     assert (summary.dead, summary.parked, summary.failing) == (0, 0, {})
 

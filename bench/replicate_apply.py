@@ -30,11 +30,21 @@ from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
 from bench.machine import Report
-from bench.replicate_messages import ENVELOPE_SCHEMA, Envelopes, fill_table, make_log, make_table, mix, send, table_types
+from bench.replicate_messages import (
+    ENVELOPE_SCHEMA,
+    Envelopes,
+    fill_table,
+    make_config,
+    make_log,
+    make_table,
+    mix,
+    send,
+    table_types,
+    write_merge,
+)
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.settings.config import ReplicateConfig
 from headstream.spark import session, stop
 
 if TYPE_CHECKING:
@@ -68,15 +78,7 @@ def run_ours(spark: SparkSession, work: Path, name: str, batch_messages: int = B
         if summary.batches > len(times):
             times.append(summary.seconds - sum(times))
 
-    config = ReplicateConfig(
-        source=(work / "log").as_uri(),
-        topics=("cdc/data",),
-        metadata=("cdc/metadata",),
-        tables=work / name,
-        checkpoint=work / f"{name}-checkpoint",
-        max_messages_per_batch=batch_messages,
-        once=True,
-    )
+    config = make_config(work, name, max_messages_per_batch=batch_messages, once=True)
     began = time.perf_counter()
     summary = ReplicatePipeline(spark, config, on_progress=note).run()
     assert (summary.dead, summary.parked, summary.failing) == (0, 0, {})
@@ -116,14 +118,7 @@ def merge_by_hand(batch: DataFrame, table: TableMetadata, path: Path) -> None:
     order = Window.partitionBy("c0").orderBy(sf.desc("_hs_sequence"))
     last = decoded(batch, table).withColumn("_place", sf.row_number().over(order)).where("_place = 1").drop("_place")
     last.createOrReplaceTempView("changes")
-    columns = [*_COLUMNS, "_hs_sequence"]
-    sets = ", ".join(f"t.{name} = s.{name}" for name in columns)
-    names, values = ", ".join(columns), ", ".join(f"s.{name}" for name in columns)
-    batch.sparkSession.sql(
-        f"MERGE INTO delta.`{path}` t USING changes s ON t.c0 = s.c0 WHEN MATCHED AND s._hs_delete THEN DELETE "
-        f"WHEN MATCHED AND s._hs_sequence > t._hs_sequence THEN UPDATE SET {sets} "
-        f"WHEN NOT MATCHED AND NOT s._hs_delete THEN INSERT ({names}) VALUES ({values})"
-    )
+    batch.sparkSession.sql(write_merge(path, "c0", [*_COLUMNS, "_hs_sequence"]))
 
 
 def bench_append(report: Report, work: Path, spark: SparkSession, count: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +25,7 @@ from headstream.connect import connect
 from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message, target_type
 from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.settings.config import ReplicateConfig
 
 KINDS: Final = ["INT8", "INT4", "WSTRING", "NUMERIC", "DATE", "DATETIME", "REAL8", "BOOLEAN", "STRING", "INT2"]
 ROWS_OF_A_FILE: Final = 200_000
@@ -230,6 +231,28 @@ def send(url: str, values: Iterable[bytes]) -> None:
     with connect(url) as log, log.producer("cdc/data") as producer:
         for number, value in enumerate(values):
             producer.send(value, key=b"%d" % number)
+
+
+def make_config(work: Path, name: str = "tables", **more: Any) -> ReplicateConfig:
+    """Return the settings of a pipeline that reads what send() has sent to `work/log`, for tables at `work/name`."""
+    return ReplicateConfig(
+        source=(work / "log").as_uri(),
+        topics=("cdc/data",),
+        metadata=("cdc/metadata",),
+        tables=work / name,
+        checkpoint=work / f"{name}-checkpoint",
+        **more,
+    )
+
+
+def write_merge(path: Path, key: str, columns: Sequence[str]) -> str:
+    """Return the SQL of a hand-written MERGE of the view `changes` into a Delta table."""
+    sets, values = ", ".join(f"t.{name} = s.{name}" for name in columns), ", ".join(f"s.{name}" for name in columns)
+    return (
+        f"MERGE INTO delta.`{path}` t USING changes s ON t.{key} = s.{key} WHEN MATCHED AND s._hs_delete THEN DELETE "
+        f"WHEN MATCHED AND s._hs_sequence > t._hs_sequence THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND NOT s._hs_delete THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    )
 
 
 def table_types() -> dict[str, str]:

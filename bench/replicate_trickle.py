@@ -23,10 +23,9 @@ from deltalake import DeltaTable
 
 from bench.machine import Report, run_benchmark
 from bench.replicate_apply import merge_by_hand
-from bench.replicate_messages import Envelopes, fill_table, make_log, make_table
+from bench.replicate_messages import Envelopes, fill_table, make_config, make_log, make_table
 from headstream.connect import connect
 from headstream.replicate.run.pipeline import ReplicatePipeline
-from headstream.replicate.settings.config import ReplicateConfig
 from headstream.spark import session, stop
 
 if TYPE_CHECKING:
@@ -96,14 +95,7 @@ def prepare(work: Path) -> list[Path]:
 def bench_ours(report: Report, spark: SparkSession, work: Path, seconds: float) -> list[float]:
     """The pipeline."""
     paths = prepare(work)
-    config = ReplicateConfig(
-        source=(work / "log").as_uri(),
-        topics=("cdc/data",),
-        metadata=("cdc/metadata",),
-        tables=work / "tables",
-        checkpoint=work / "c",
-    )
-    pipeline = ReplicatePipeline(spark, config)
+    pipeline = ReplicatePipeline(spark, make_config(work))
     run = threading.Thread(target=pipeline.run)
     run.start()
     send_trickle((work / "log").as_uri(), 0.1)

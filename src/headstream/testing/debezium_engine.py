@@ -19,12 +19,13 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.sessions.jar_sets import DEBEZIUM
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
+from headstream.testing.postgresql import PostgresServer
 from headstream.testing.temporary_server import LOOK_SECONDS, TemporaryServer
 
 _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
@@ -37,6 +38,10 @@ _FORGET: Final = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;
 SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}' AND NOT active;
 SELECT 'left' FROM pg_replication_slots WHERE slot_name = '{slot}';
+"""
+_MARK: Final = """
+CREATE TABLE IF NOT EXISTS headstream_marks (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
 """
 _LOGIN: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="iggy" password="iggy";'
 _SETTINGS: Final = {
@@ -63,25 +68,6 @@ _SETTINGS: Final = {
 }
 
 
-class CapturedDatabase(Protocol):
-    """The members of a database that the engine uses; PostgresServer has them."""
-
-    @property
-    def user(self) -> str:
-        """A user who may replicate."""
-
-    @property
-    def password(self) -> str:
-        """Of the user."""
-
-    @property
-    def port(self) -> int:
-        """Its port of the loopback address."""
-
-    def execute(self, sql: str) -> str:
-        """Run statements and return their output."""
-
-
 class DebeziumEngine(TemporaryServer):
     """The engine of one connector, running from start() to stop() or within a `with` statement.
 
@@ -95,15 +81,9 @@ class DebeziumEngine(TemporaryServer):
         start_seconds: Timeout of a start and of flush(), seconds.
     """
 
-    _jars = DEBEZIUM
-    _mark = """
-CREATE TABLE IF NOT EXISTS headstream_marks (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
-INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
-"""
-
     def __init__(
         self,
-        source: CapturedDatabase,
+        source: PostgresServer,
         kafka: tuple[str, int],
         *,
         settings: Mapping[str, str] | None = None,
@@ -128,7 +108,7 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
             EnvironmentSetupError: it is not sent in time, or the engine ends again and again; the text has the end of its log.
         """
         marks = self._home() / _MARKS
-        first = int(self._source.execute(self._mark))
+        first = int(self._source.execute(_MARK))
         begun = marked = time.monotonic()
         starts = 0
         while max(_sent_marks(marks), default=0) < first:
@@ -139,7 +119,7 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
             if starts == _STARTS or now > begun + self._start_seconds:
                 raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
             if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
-                self._source.execute(self._mark)
+                self._source.execute(_MARK)
                 marked = now
             time.sleep(LOOK_SECONDS)
 
@@ -169,7 +149,7 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
         (directory / "engine.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def _command(self, directory: Path) -> list[str]:
-        jars = fetch(jar_set=self._jars)
+        jars = fetch(jar_set=DEBEZIUM)
         command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
         return [*command, str(_PROGRAM), str(directory / "engine.properties")]

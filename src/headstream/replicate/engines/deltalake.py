@@ -398,8 +398,7 @@ class DeltaLakeEngine(LoggedTable):
             return False
         if merge_on_read_refusal(self._log.snapshot) is not None:
             return False
-        self._fold(1)
-        return True
+        return self._fold(1)
 
     @property
     def vectors(self) -> VectorState | None:
@@ -409,13 +408,14 @@ class DeltaLakeEngine(LoggedTable):
             return VectorState(self._on_read.strategy, files, deleted, self._on_read.index.size_bytes, folded_us)
         return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
 
-    def _fold(self, steps: int) -> None:
+    def _fold(self, steps: int) -> bool:
         with self._committing("the table cannot be folded"):
             done = fold(self._log.snapshot, steps=steps)
         if done.commits:
             self._log.refresh()
             found = (self.path, done.removed, done.added, done.deleted)
             _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
+        return done.commits > 0
 
     def vacuum(self, kept_us: int) -> None:
         self._log.vacuum(kept_us)

@@ -61,12 +61,12 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table's small files or deleted rows have reached the number at which it is folded, and files to fold."""
+    """Return whether the table's small files or deleted rows have reached the number at which it is folded."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
     rows = sum(file.rows or 0 for file in files) - deleted
-    return (count >= _MOST_FILES or deleted > _MOST_DELETED * rows) and bool(_choose(snapshot, _STEP_BYTES))
+    return count >= _MOST_FILES or deleted > _MOST_DELETED * rows
 
 
 def fold(
