@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.results import Sends
 from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.core.codec.batch.stored.sends import make_rows
@@ -242,6 +243,7 @@ def _belongs(rest: memoryview, made: Sends) -> bool:
     """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
     if not made.rows:
         return False
-    offset, time = made.until_offset.to_bytes(8, "little"), made.rows[-16:-8]
-    head = bytes(rest[:17])
-    return offset.startswith(head[:8]) and time.startswith(head[9:])
+    offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]
+    time_us = entry[layout.ENTRY_TIMESTAMP : layout.ENTRY_CHECKSUM]
+    head = bytes(rest[: layout.ID])
+    return offset.startswith(head[: layout.STATE]) and time_us.startswith(head[layout.TIMESTAMP :])

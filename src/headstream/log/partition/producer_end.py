@@ -18,14 +18,16 @@ except ImportError:
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
     from headstream.core.codec.uncompiled_checksums import crc32c_from
+    from headstream.log.segments import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
+    from cython.cimports.headstream.log.segments import layout
 
 KNOWN_BATCHES: Final = 5
 """Number of a producer's newest batches that are remembered."""
 
-RECORD_BYTES: Final = 64
+RECORD_BYTES: Final = layout.PRODUCER_BYTES
 ROOM_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
 """A producer's records: one of them is that of the batch that is being appended."""
 
@@ -33,7 +35,6 @@ NO_SEQUENCE: Final = -1
 
 RECORD = cython.declare(cython.longlong, RECORD_BYTES)
 SLOTS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
-CHECKED = cython.declare(cython.longlong, RECORD_BYTES - 4)
 ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 
 
@@ -68,14 +69,14 @@ class ProducerEnd:
         at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
-        c.store64(p, at + 8, self.turn + 1)
-        c.store64(p, at + 16, first_offset)
-        c.store64(p, at + 24, timestamp_us)
-        c.store32(p, at + 32, sequence)
-        c.store32(p, at + 36, count)
-        c.store32(p, at + 40, stored)
-        c.store32(p, at + 44, epoch)  # two bytes, and two of the zeros after them
-        c.store32(p, at + CHECKED, crc32c_from(p, at, CHECKED, 0))
+        c.store64(p, at + layout.PRODUCER_TURN, self.turn + 1)
+        c.store64(p, at + layout.PRODUCER_OFFSET, first_offset)
+        c.store64(p, at + layout.PRODUCER_TIME, timestamp_us)
+        c.store32(p, at + layout.PRODUCER_SEQUENCE, sequence)
+        c.store32(p, at + layout.PRODUCER_COUNT, count)
+        c.store32(p, at + layout.PRODUCER_STORED, stored)
+        c.store32(p, at + layout.PRODUCER_EPOCH, epoch)  # two bytes, and two of the zeros after them
+        c.store32(p, at + layout.PRODUCER_CHECK, crc32c_from(p, at, layout.PRODUCER_CHECK, 0))
         return at
 
     def note(self) -> None:
@@ -88,9 +89,9 @@ class ProducerEnd:
         """Set the attributes from the record of the newest batch."""
         at: cython.longlong = self.turn % SLOTS * RECORD
         p: cython.p_uchar = c.writable(self.records)
-        self.epoch = c.load32(p, at + 44)
-        self.sequence = (c.load32(p, at + 32) + c.load32(p, at + 36)) % ALL_SEQUENCES
-        self.timestamp_us = c.load64(p, at + 24)
+        self.epoch = c.load32(p, at + layout.PRODUCER_EPOCH)
+        self.sequence = (c.load32(p, at + layout.PRODUCER_SEQUENCE) + c.load32(p, at + layout.PRODUCER_COUNT)) % ALL_SEQUENCES
+        self.timestamp_us = c.load64(p, at + layout.PRODUCER_TIME)
 
     def follows(self, epoch: cython.longlong, sequence: cython.longlong) -> cython.bint:
         """Return whether a batch is the expected one."""
@@ -104,12 +105,16 @@ class ProducerEnd:
         while turn > 0 and turn > self.turn - SLOTS + 1:
             at = turn % SLOTS * RECORD
             if (
-                c.load64(p, at + 8) == turn
-                and c.load32(p, at + 44) == self.epoch
-                and c.load32(p, at + 32) == sequence
-                and c.load32(p, at + 36) == count
+                c.load64(p, at + layout.PRODUCER_TURN) == turn
+                and c.load32(p, at + layout.PRODUCER_EPOCH) == self.epoch
+                and c.load32(p, at + layout.PRODUCER_SEQUENCE) == sequence
+                and c.load32(p, at + layout.PRODUCER_COUNT) == count
             ):
-                return c.load64(p, at + 16), c.load64(p, at + 24), c.load32(p, at + 40)
+                return (
+                    c.load64(p, at + layout.PRODUCER_OFFSET),
+                    c.load64(p, at + layout.PRODUCER_TIME),
+                    c.load32(p, at + layout.PRODUCER_STORED),
+                )
             turn -= 1
         return None
 
@@ -117,4 +122,4 @@ class ProducerEnd:
 def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
     """Return whether there is a whole record at a position that RECORD_BYTES follow: zeros are not one."""
     p: cython.p_const_uchar = c.readable(view)
-    return c.load64(p, at) != 0 and c.load32(p, at + CHECKED) == crc32c_from(p, at, CHECKED, 0)
+    return c.load64(p, at) != 0 and c.load32(p, at + layout.PRODUCER_CHECK) == crc32c_from(p, at, layout.PRODUCER_CHECK, 0)

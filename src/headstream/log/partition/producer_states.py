@@ -39,7 +39,7 @@ from typing import Final
 from headstream.core.model.producers import MAX_EPOCH, MAX_PRODUCER_ID, SEQUENCES, Appended, BatchNumber, next_sequence
 from headstream.errors import ProducerFencedError, ProducersLimitError, SequenceError
 from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES, ProducerEnd, is_record
-from headstream.log.segments.layout import PRODUCERS_NAME
+from headstream.log.segments.layout import PRODUCER_RECORD, PRODUCERS_NAME
 from headstream.log.system.files import Files, WriteFile
 
 MAX_PRODUCERS: Final = 20_000
@@ -51,7 +51,6 @@ PROTECTED_US: Final = 4_000_000_000
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sI52x")
-_RECORD: Final = struct.Struct("<QQQQIIIH14xI")
 
 
 class ProducerStates:
@@ -89,7 +88,7 @@ class ProducerStates:
         for position in range(_HEAD.size, len(content) - RECORD_BYTES + 1, RECORD_BYTES):
             if not is_record(content, position):
                 continue  # zeros, or torn by a crash: its batch was not appended
-            producer_id, turn, first_offset, _, sequence, count, stored, *_ = _RECORD.unpack_from(content, position)
+            producer_id, turn, first_offset, _, sequence, count, stored, *_ = PRODUCER_RECORD.unpack_from(content, position)
             if first_offset + stored > end_offset:
                 stale.append((turn, position, producer_id, next_sequence(sequence, count)))
                 continue

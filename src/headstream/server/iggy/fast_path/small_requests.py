@@ -39,12 +39,14 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.wire import layout
     from headstream.log.partition.partition_end import PartitionEnd
     from headstream.log.segments.read_ahead import ReadAhead
     from headstream.server.iggy.fast_path.route_cache import PollRoute, RouteCache, SendRoute
     from headstream.server.iggy.fast_path.traffic import Traffic
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.wire import layout
     from cython.cimports.headstream.log.partition.partition_end import PartitionEnd
     from cython.cimports.headstream.log.segments.read_ahead import ReadAhead
     from cython.cimports.headstream.server.iggy.fast_path.route_cache import PollRoute, RouteCache, SendRoute
@@ -58,14 +60,11 @@ PARTITION_ID = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.val
 MESSAGES_KEY = cython.declare(cython.longlong, PartitioningKind.MESSAGES_KEY.value)
 OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
 APPEND = cython.declare(cython.longlong, Code.APPEND_NUMBERED.value)
-NUMBER_BYTES = cython.declare(cython.longlong, 20)
-"""Bytes of a numbered batch between the topic's name and the messages: partition u32 | producer u64 | epoch u32 |
-sequence u32."""
-HEAD_BYTES = cython.declare(cython.longlong, 24)
-"""Bytes of a response to a poll before the messages: status u32 | length u32 | partition u32 | newest offset u64 | count u32."""
+HEAD_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
+"""Bytes of a response to a poll before the messages."""
 
-APPENDED_BYTES = cython.declare(cython.longlong, 32)
-"""Bytes of a response to a numbered batch: status u32 | length u32 | offset u64 | time u64 | count u32 | is_repeat u32."""
+APPENDED_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.APPENDED_BYTES)
+"""Bytes of a response to a numbered batch."""
 MAX_ID = cython.declare(cython.longlong, MAX_PRODUCER_ID)
 
 _DONE: Final = response_head(0, 0)
@@ -113,12 +112,12 @@ class SmallRequests:
         ended_s: cython.double
         if not self._is_valid():
             return 0, b""
-        while size - at >= 8 and made < _MAX_RESPONSE_BYTES:
-            end = at + 4 + c.load32(p, at)
-            if end < at + 8 or end > size:
+        while size - at >= layout.FRAME_BODY and made < _MAX_RESPONSE_BYTES:
+            end = at + layout.FRAME_CODE + c.load32(p, at)
+            if end < at + layout.FRAME_BODY or end > size:
                 break
-            code = c.load32(p, at + 4)
-            piece = self._find(view, code, at + 8, end)
+            code = c.load32(p, at + layout.FRAME_CODE)
+            piece = self._find(view, code, at + layout.FRAME_BODY, end)
             if piece is None:
                 break
             pieces.append(piece)
@@ -185,10 +184,10 @@ class SmallRequests:
         """Append a numbered batch; stream | topic | partition u32 | producer u64 | epoch u32 | sequence u32 | messages."""
         p: cython.p_const_uchar = c.readable(view)
         named: cython.longlong = self._find_name_end(view, at, end)
-        messages: cython.longlong = named + NUMBER_BYTES
+        messages: cython.longlong = named + layout.NUMBERED_BYTES
         if not named or messages >= end or not self._is_extended or self._has_traces(view, messages, end):
             return None
-        producer_id: cython.longlong = c.load64(p, named + 4)
+        producer_id: cython.longlong = c.load64(p, named + layout.NUMBERED_PRODUCER)
         if producer_id <= 0 or producer_id > MAX_ID:
             return None
         if producer_id != self._producer_id:
@@ -203,17 +202,19 @@ class SmallRequests:
         time_us: cython.longlong = self._clock_us()
         if place is None or self._catalog.known is not self._topics:
             return None
-        done = place.append_numbered(view, messages, end, time_us, producer_id, c.load32(p, named + 12), c.load32(p, named + 16))
+        epoch: cython.longlong = c.load32(p, named + layout.NUMBERED_EPOCH)
+        sequence: cython.longlong = c.load32(p, named + layout.NUMBERED_SEQUENCE)
+        done = place.append_numbered(view, messages, end, time_us, producer_id, epoch, sequence)
         if done is None:
             return None
         if place.directory in self._registered:
             self._log.waiting.notify(place.directory)
         response = bytearray(APPENDED_BYTES)
         q: cython.p_uchar = c.writable(response)
-        c.store32(q, 4, APPENDED_BYTES - 8)
-        c.store64(q, 8, done[0])
-        c.store64(q, 16, done[1])
-        c.store32(q, 24, done[2])
+        c.store32(q, layout.FRAME_CODE, layout.APPENDED_BYTES)
+        c.store64(q, layout.FRAME_BODY, done[0])
+        c.store64(q, layout.FRAME_BODY + layout.APPENDED_TIME, done[1])
+        c.store32(q, layout.FRAME_BODY + layout.APPENDED_COUNT, done[2])
         return response
 
     def _has_traces(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bool:
@@ -296,23 +297,23 @@ class SmallRequests:
     def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from cached messages; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
-        numbers: cython.longlong = end - 14
+        numbers: cython.longlong = end - layout.POLL_BYTES
         if numbers - at < 4 or p[numbers] != OFFSET or p[end - 1] == 1:
             return None
-        count: cython.longlong = c.load32(p, numbers + 9)
+        count: cython.longlong = c.load32(p, numbers + layout.POLL_COUNT)
         found = self._polls.find(view, at, numbers)
         if found is None:
             found = self._polls.add(PollRoute(bytes(view[at:numbers]), *self._find_polled(bytes(view[at:end]))))
         route: PollRoute = found
-        response = self._take(route, c.load64(p, numbers + 1), count)
+        response = self._take(route, c.load64(p, numbers + layout.POLL_VALUE), count)
         if response is None:
             return None
         q: cython.p_uchar = c.writable(response)
         c.store32(q, 0, 0)
-        c.store32(q, 4, len(response) - 8)
-        c.store32(q, 8, route.partition)
-        c.store64(q, 12, self._newest - 1)
-        c.store32(q, 20, count)
+        c.store32(q, layout.FRAME_CODE, len(response) - layout.FRAME_BODY)
+        c.store32(q, layout.FRAME_BODY, route.partition)
+        c.store64(q, layout.FRAME_BODY + layout.POLLED_NEWEST, self._newest - 1)
+        c.store32(q, layout.FRAME_BODY + layout.POLLED_COUNT, count)
         return response
 
     def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:

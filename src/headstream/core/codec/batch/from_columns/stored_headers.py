@@ -52,12 +52,12 @@ def _store(
     i: cython.longlong
     for i in range(count):
         at: cython.longlong = c.load32(offsets, 4 * i)
-        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        end: cython.longlong = c.load32(offsets, 4 * (i + 1))
         if some_null and not validity[i >> 3] >> (i & 7) & 1:
             end = at
         fault: cython.longlong = check_block(data, at, end, True, notes)
         if fault < 0:
-            c.store64_signed(notes, 24, i)
+            c.store64_signed(notes, layout.NOTED_COUNT, i)
             return fault
         extra: cython.longlong = 15 if key_end(data, at, end) > at else 0
         c.fill(q, to, 0, layout.HEADERS_SIZE)

@@ -25,11 +25,13 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.kafka.kinds import kind_of, list_entries
     from headstream.core.codec.batch.kafka.roles import find_roles
     from headstream.core.codec.batch.kafka.values import read_text
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.kafka.kinds import kind_of, list_entries
     from cython.cimports.headstream.core.codec.batch.kafka.roles import find_roles
     from cython.cimports.headstream.core.codec.batch.kafka.values import read_text
@@ -74,7 +76,7 @@ def _write_header(
             return FALLBACK
     if written < 0:  # invalid for its kind
         kind = 1
-        c.copy(q, to + 5, values, at, value_size)
+        c.copy(q, to + layout.VALUE_HEAD, values, at, value_size)
         written = value_size
     q[to] = kind
     c.store32(q, to + 1, written)
@@ -110,7 +112,7 @@ def _decode_rows(
     c.store32(offsets, 0, 0)
     for i in range(count):
         begin: cython.longlong = c.load32(lists, 4 * i)
-        end: cython.longlong = c.load32(lists, 4 * i + 4)
+        end: cython.longlong = c.load32(lists, 4 * (i + 1))
         flags[i] = 0
         if end > begin and not c.is_null(list_validity, some_null_list, i):
             losses: cython.longlong = 0
@@ -141,7 +143,7 @@ def _decode_rows(
                     losses += 1 if roles[end - begin] == DROPPED else 0
                 dropped += losses
                 flags[i] = 2 if losses > 0 else 0
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return dropped
 
 
@@ -171,15 +173,15 @@ def decode_row(
     if kinds == FALLBACK:
         return FALLBACK
     if kinds >= 0:
-        count = list_entries(values, c.load32(value_offsets, 4 * kinds), c.load32(value_offsets, 4 * kinds + 4), entries)
+        count = list_entries(values, c.load32(value_offsets, 4 * kinds), c.load32(value_offsets, 4 * (kinds + 1)), entries)
     if count == FALLBACK:
         return FALLBACK
     for j in range(begin, end):
         if roles[j - begin] == PLAIN:
             key: cython.longlong = c.load32(key_offsets, 4 * j)
-            size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - key
+            size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - key
             at: cython.longlong = c.load32(value_offsets, 4 * j)
-            value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - at
+            value_size: cython.longlong = c.load32(value_offsets, 4 * (j + 1)) - at
             kind: cython.int = 64
             if c.is_null(validity, some_null, j):
                 value_size = -1

@@ -125,7 +125,7 @@ def _write_ids(p: cython.p_const_uchar, starts: cython.p_const_uchar, count: cyt
     """Write the column of ids."""
     i: cython.longlong
     for i in range(count):
-        c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + 17)
+        c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + layout.ID)
 
 
 @cython.cfunc
@@ -148,11 +148,11 @@ def _write_keys(
         at: cython.longlong = c.load64_signed(starts, 8 * i) + layout.HEADERS
         end: cython.longlong = key_end(p, at, at + c.load32(p, at - 4))
         if end > at:
-            c.copy(data, to, p, at + 15, end - at - 15)
+            c.copy(data, to, p, at + layout.KEY_VALUE, end - at - layout.KEY_VALUE)
             to += end - at - 15
             validity[i >> 3] |= 1 << (i & 7)
             present += 1
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return present
 
 
@@ -187,7 +187,7 @@ def _write_payloads(
             validity[i >> 3] |= 1 << (i & 7)
             present += 1
         to += size
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return present
 
 
@@ -223,11 +223,11 @@ def _write_headers(
         if as_variant:
             to = encode_object(p, entries, kept, data, to)
             metadata_to = encode_keys(p, entries, kept, metadata, metadata_to)
-            c.store32(metadata_offsets, 4 * i + 4, metadata_to)
+            c.store32(metadata_offsets, 4 * (i + 1), metadata_to)
         else:
             c.copy(data, to, p, at, end - at)
             to += end - at
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
 
 
 _NOTES: Final = struct.Struct("<9q")

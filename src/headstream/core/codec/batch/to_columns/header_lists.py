@@ -79,8 +79,8 @@ def _write_lists(
     c.store32(key_offsets, 0, 0)
     c.store32(value_offsets, 0, 0)
     for i in range(count):
-        begin: cython.longlong = c.load64_signed(blocks, 16 * i)
-        end: cython.longlong = c.load64_signed(blocks, 16 * i + 8)
+        begin: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i)
+        end: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i + layout.RUN_END)
         found: cython.longlong = list_keys(p, begin, end, entries)
         kept: cython.longlong = keep_last(p, entries, found)
         repeated[i] = 1 if kept < found else 0
@@ -95,14 +95,14 @@ def _write_lists(
             size = c.load32(p, kind_at + 1)
             kinds[number] = p[kind_at]
             if as_map:
-                to_value = encode_value(p[kind_at], p, kind_at + 5, size, values, to_value)
+                to_value = encode_value(p[kind_at], p, kind_at + layout.VALUE_HEAD, size, values, to_value)
             else:
-                c.copy(values, to_value, p, kind_at + 5, size)
+                c.copy(values, to_value, p, kind_at + layout.VALUE_HEAD, size)
                 to_value += size
             number += 1
             c.store32(key_offsets, 4 * number, to_key)
             c.store32(value_offsets, 4 * number, to_value)
-        c.store32(offsets, 4 * i + 4, number)
+        c.store32(offsets, 4 * (i + 1), number)
     return number
 
 
