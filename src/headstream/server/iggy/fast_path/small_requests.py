@@ -29,7 +29,7 @@ from headstream.core.wire.frames import response_head
 from headstream.errors import HeadstreamError
 from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.records import TopicRecord
-from headstream.log.partition.readers import LentFollower
+from headstream.log.partition.readers import LockedFollower
 from headstream.log.segments.follower import PartitionFollower
 
 try:
@@ -321,38 +321,38 @@ class SmallRequests:
         topic = route.topic
         if topic is None:
             return None
-        lent = self._log.reading(topic, route.partition) if route.lent is None else route.lent
-        route.lent = None
-        if not lent.try_enter():
+        locked = self._log.reading(topic, route.partition) if route.locked is None else route.locked
+        route.locked = None
+        if not locked.try_enter():
             return None
         try:
-            response = self._read(route, topic, lent, offset, count)
+            response = self._read(route, topic, locked, offset, count)
             if route.end is None:
                 route.end = self._log.writing_end(topic, route.partition)
             known: PartitionEnd | None = route.end
-            self._newest = lent.follower.end_offset if known is None or not known.end_offset else known.end_offset
+            self._newest = locked.follower.end_offset if known is None or not known.end_offset else known.end_offset
         finally:
-            lent.leave()
+            locked.leave()
         if response is not None:
-            route.lent = lent
+            route.locked = locked
         return response
 
     def _read(
-        self, route: PollRoute, topic: TopicRecord, lent: LentFollower, offset: cython.longlong, count: cython.longlong
+        self, route: PollRoute, topic: TopicRecord, locked: LockedFollower, offset: cython.longlong, count: cython.longlong
     ) -> bytearray | None:
         """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available.
 
         Once the catalog has changed the general path renews the follower (log/states.py), before this one reads with it.
         """
         transactions: cython.longlong = self._catalog.transactions
-        if lent.follower.states_changes != transactions:
+        if locked.follower.states_changes != transactions:
             return None
-        ahead: ReadAhead = lent.follower.read_ahead
+        ahead: ReadAhead = locked.follower.read_ahead
         chunk = ahead.take_cached(offset, count, _MAX_RESPONSE_BYTES, HEAD_BYTES)
         if (
-            chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is lent
+            chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is locked
         ):  # else it was closed
-            chunk = _read_messages(lent.follower, offset, offset + count)
+            chunk = _read_messages(locked.follower, offset, offset + count)
         if route.transactions != transactions:
             route.transactions = transactions
             route.is_available = self._log.states.next_exception(topic, route.partition) is None

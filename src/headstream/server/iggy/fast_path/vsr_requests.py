@@ -53,7 +53,7 @@ POLL_CODE = cython.declare(cython.longlong, Code.POLL_MESSAGES.value)
 SEND_CODE = cython.declare(cython.longlong, Code.SEND_MESSAGES.value)
 PARTITION = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.value)
 FROM_OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
-LENT_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
+HEAD_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
 """The space before the messages that SmallRequests._take() returns."""
 MOST_FRAMES = cython.declare(cython.longlong, 3 * MAX_SHORT_BYTES)
 """PartitionEnd.append() refuses what frames of that size contain; they must not be decoded twice."""
@@ -195,7 +195,7 @@ class VsrRequests(SmallRequests):
         taken = self._take(route, c.load64(p, numbers + layout.POLL_VALUE), count)
         if taken is None:
             return None
-        batches = encode_batches(memoryview(taken)[LENT_BYTES:], count, route.partition - 1)
+        batches = encode_batches(memoryview(taken)[HEAD_BYTES:], count, route.partition - 1)
         reply = self._head(view, at, HEADER + layout.POLLED_BYTES)
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, frames.REPLY_SIZE, HEADER + layout.POLLED_BYTES + len(batches))
