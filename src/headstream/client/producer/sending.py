@@ -171,7 +171,7 @@ class Sending:
             target = self._choose(key, len(self._partitions))
         closed = False
         batch = self._open_batch(target)
-        while batch is not None and not self._has_room(batch, len(message), header_bytes):
+        while batch is not None and not self._has_space(batch, len(message), header_bytes):
             self._close(batch)
             closed = True
             batch = self._open_batch(target)  # the rotation can have advanced
@@ -193,7 +193,7 @@ class Sending:
         batch = self._open.get(self._turn if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 
-    def _has_room(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
+    def _has_space(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
         return len(batch.data) + size_bytes <= self._batch_bytes and batch.header_bytes + header_bytes <= self._header_bytes
 
     def _begin(self, partition: int, now_us: int) -> Batch:

@@ -28,13 +28,13 @@ KNOWN_BATCHES: Final = 5
 """Number of a producer's newest batches that are remembered."""
 
 RECORD_BYTES: Final = layout.PRODUCER_BYTES
-ROOM_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
+SLOT_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
 """A producer's records: one of them is that of the batch that is being appended."""
 
 NO_SEQUENCE: Final = -1
 
 RECORD = cython.declare(cython.longlong, RECORD_BYTES)
-SLOTS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
+RECORDS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
 ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 
 
@@ -42,15 +42,15 @@ class ProducerEnd:
     """The state of one producer; the caller has the partition's lock, or is atomic.
 
     Attributes:
-        turn: Number of batches it has sent, 0 for none.
+        batch_number: Number of batches it has sent, 0 for none.
         resumes_at: The sequence after batches lost by a power cut, or NO_SEQUENCE.
     """
 
-    def __init__(self, producer_id: int, room: int) -> None:
+    def __init__(self, producer_id: int, slot: int) -> None:
         self.producer_id = producer_id
-        self.room = room
-        self.records = bytearray(ROOM_BYTES)
-        self.turn = 0
+        self.slot = slot
+        self.records = bytearray(SLOT_BYTES)
+        self.batch_number = 0
         self.epoch = 0
         self.sequence = 0
         self.timestamp_us = 0
@@ -66,10 +66,10 @@ class ProducerEnd:
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
         """Make the record of a batch with `stored` messages to be appended, and return its position in `records`."""
-        at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
+        at: cython.longlong = (self.batch_number + 1) % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
-        c.store64(p, at + layout.PRODUCER_TURN, self.turn + 1)
+        c.store64(p, at + layout.PRODUCER_BATCH, self.batch_number + 1)
         c.store64(p, at + layout.PRODUCER_OFFSET, first_offset)
         c.store64(p, at + layout.PRODUCER_TIME, timestamp_us)
         c.store32(p, at + layout.PRODUCER_SEQUENCE, sequence)
@@ -81,13 +81,13 @@ class ProducerEnd:
 
     def note(self) -> None:
         """Count the batch whose record was made last as appended."""
-        self.turn += 1
+        self.batch_number += 1
         self.refresh()
         self.resumes_at = NO_SEQUENCE
 
     def refresh(self) -> None:
         """Set the attributes from the record of the newest batch."""
-        at: cython.longlong = self.turn % SLOTS * RECORD
+        at: cython.longlong = self.batch_number % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         self.epoch = c.load32(p, at + layout.PRODUCER_EPOCH)
         self.sequence = (c.load32(p, at + layout.PRODUCER_SEQUENCE) + c.load32(p, at + layout.PRODUCER_COUNT)) % ALL_SEQUENCES
@@ -95,17 +95,17 @@ class ProducerEnd:
 
     def follows(self, epoch: cython.longlong, sequence: cython.longlong) -> cython.bint:
         """Return whether a batch is the expected one."""
-        return self.turn > 0 and sequence == self.sequence and epoch == self.epoch
+        return self.batch_number > 0 and sequence == self.sequence and epoch == self.epoch
 
     def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:
         """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None."""
         p: cython.p_uchar = c.writable(self.records)
-        turn: cython.longlong = self.turn
+        batch_number: cython.longlong = self.batch_number
         at: cython.longlong
-        while turn > 0 and turn > self.turn - SLOTS + 1:
-            at = turn % SLOTS * RECORD
+        while batch_number > 0 and batch_number > self.batch_number - RECORDS + 1:
+            at = batch_number % RECORDS * RECORD
             if (
-                c.load64(p, at + layout.PRODUCER_TURN) == turn
+                c.load64(p, at + layout.PRODUCER_BATCH) == batch_number
                 and c.load32(p, at + layout.PRODUCER_EPOCH) == self.epoch
                 and c.load32(p, at + layout.PRODUCER_SEQUENCE) == sequence
                 and c.load32(p, at + layout.PRODUCER_COUNT) == count
@@ -115,7 +115,7 @@ class ProducerEnd:
                     c.load64(p, at + layout.PRODUCER_TIME),
                     c.load32(p, at + layout.PRODUCER_STORED),
                 )
-            turn -= 1
+            batch_number -= 1
         return None
 
 

@@ -49,13 +49,13 @@ class UnauthenticatedTurns:
         return len(self._waiting)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether this round has turns left, and no connection waits for them."""
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
         """Take turns (`cost`) of this round, and return whether there was one left; the last one can cost more than is left."""
-        if not self.has_room:
+        if not self.has_capacity:
             return False
         self._left -= cost
         self._schedule()
@@ -63,7 +63,7 @@ class UnauthenticatedTurns:
 
     def take(self, wanted: int) -> int:
         """Take up to `wanted` turns of this round, and return their number."""
-        taken = min(wanted, self._left) if self.has_room else 0
+        taken = min(wanted, self._left) if self.has_capacity else 0
         if taken:
             self.spend(taken)
         return taken

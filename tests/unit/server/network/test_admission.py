@@ -69,7 +69,7 @@ def test_handshake_takes_all_turns_that_are_left() -> None:
         turns = UnauthenticatedTurns()
         assert turns.spend()
         assert turns.spend(4)
-        assert not turns.has_room
+        assert not turns.has_capacity
         await asyncio.sleep(0)
         assert turns.take(10) == 4
 

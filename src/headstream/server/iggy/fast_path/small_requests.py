@@ -382,9 +382,9 @@ def _read_messages(follower: PartitionFollower, offset: int, until: int) -> byte
     if offset < follower.first_offset or until > follower.end_offset or follower.may_miss(offset):
         return None
     pieces: list[BytesLike] = [bytes(HEAD_BYTES)]
-    room = _MAX_READ_BYTES
-    while offset < until and room > 0:
-        chunk, offset = follower.read_ahead.read_chunk(follower, offset, until, room)
+    left_bytes = _MAX_READ_BYTES
+    while offset < until and left_bytes > 0:
+        chunk, offset = follower.read_ahead.read_chunk(follower, offset, until, left_bytes)
         pieces.append(chunk)
-        room -= len(chunk)
-    return bytearray().join(pieces) if offset == until and room >= 0 else None
+        left_bytes -= len(chunk)
+    return bytearray().join(pieces) if offset == until and left_bytes >= 0 else None

@@ -72,7 +72,7 @@ FALLBACK = cython.declare(cython.int, 1)
 FULL = cython.declare(cython.int, 2)
 BROKEN = cython.declare(cython.int, 3)
 
-RECORD_ROOM = cython.declare(cython.longlong, 64)
+RECORD_SPACE = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
 """Milliseconds of a record without a time, and microseconds of a message without an hs.timestamp that a record can have."""
 
@@ -230,7 +230,7 @@ def _write_messages(
     validity: cython.p_uchar,
     q: cython.p_uchar,
     to: cython.longlong,
-    room: cython.longlong,
+    capacity: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
     """Write the records of messages, from the noted position to the first one for the fallback; return the end."""
@@ -267,7 +267,7 @@ def _write_messages(
         offset_delta: cython.longlong = c.load64_signed(p, at) - base_offset
         length: cython.longlong = 1 + varint_size(time_ms - base_ms) + varint_size(offset_delta) + varint_size(header_count)
         length += _sized(key_size) + _sized(value_size) + _size_of_headers(header_count, key_offsets, value_offsets, validity)
-        if to + length + RECORD_ROOM > room:
+        if to + length + RECORD_SPACE > capacity:
             status = FULL
             break
         to = write_varint(q, to, length)
@@ -371,7 +371,7 @@ def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: by
     size: cython.longlong = view.nbytes
     base_offset: cython.longlong = first_offset
     to: cython.longlong = start
-    room: cython.longlong = len(data)
+    capacity: cython.longlong = len(data)
     entries: cython.p_uchar = c.writable(scratch.entries)
     key_offsets: cython.p_uchar = c.writable(scratch.key_offsets)
     keys: cython.p_uchar = c.writable(scratch.keys)
@@ -383,6 +383,6 @@ def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: by
     written: cython.longlong
     with cython.nogil:
         written = _write_messages(
-            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, room, notes
+            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, capacity, notes
         )
     return written

@@ -43,7 +43,7 @@ LOSSY_ROW: Final = 2
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 FALLBACK = cython.declare(cython.longlong, -2)
-_ROOM: Final = 25  # the bytes of a header in a block beyond its key and its text
+_GROWTH: Final = 25  # the bytes of a header in a block beyond its key and its text
 
 PLAIN = cython.declare(cython.int, 0)  # of roles.py
 DROPPED = cython.declare(cython.int, 1)
@@ -215,9 +215,9 @@ def decode_kafka_headers(
     """
     headers = check_lists(count, lists, keys, values)
     key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)
-    room = key_bytes + value_bytes + _ROOM * headers
-    check_blocks(room)
-    placed, data, flagged = c.new_bytes(4 * count + 4), c.new_bytes(room), c.new_bytes(count)
+    capacity = key_bytes + value_bytes + _GROWTH * headers
+    check_blocks(capacity)
+    placed, data, flagged = c.new_bytes(4 * count + 4), c.new_bytes(capacity), c.new_bytes(count)
     dropped = _fill(count, (lists, keys, values), strict, placed, data, flagged)
     del data[last_offset(placed, count) :]
     return KafkaDecoded(Blocks(placed, data), flagged, dropped)

@@ -236,11 +236,11 @@ def encode_kafka_headers(count: int, blocks: VariableColumn) -> KafkaEncoded:
     check_variable("headers", blocks, count)
     total = last_offset(blocks.offsets, count)
     headers = total // _MIN_HEADER + count  # including one hs.kinds per record
-    room = 4 * total + 52 * headers
-    check_blocks(room)
+    capacity = 4 * total + 52 * headers
+    check_blocks(capacity)
     lists, flags, noted = c.new_bytes(4 * count + 4), c.new_bytes(count), bytearray(_NOTES.size)
     keys = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(total + 8 * count))
-    values = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(room), bytearray(headers // 8 + 1))
+    values = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(capacity), bytearray(headers // 8 + 1))
     _fill(count, blocks, lists, keys, values, flags, noted)
     made, key_bytes, value_bytes = _NOTES.unpack(noted)[3:]
     return KafkaEncoded(

@@ -44,9 +44,9 @@ NO_TIME = cython.declare(cython.longlong, -1)
 """A record's time in milliseconds if it has none; in microseconds no record can have it."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
-_ROOM: Final = 85
+_GROWTH: Final = 85
 """Maximum growth of a record without headers into a message: the sent head, hs.key, hs.null and hs.timestamp."""
-_HEADER_ROOM: Final = 26
+_HEADER_GROWTH: Final = 26
 """Maximum growth of a header: its lengths and kind, and a value that is longer than its text."""
 
 # The positions of found numbers and notes: faults use the first 24 bytes, the checks the next.
@@ -259,10 +259,10 @@ def decode_records(
     at, _, _, _, headers, most = _NOTES.unpack(noted)[:6]
     if fault < 0:
         raise DecodeError(FAULTS[-fault], at)
-    room = view.nbytes + _ROOM * count + _HEADER_ROOM * headers
-    if room > most_bytes + _ROOM * count:
+    capacity = view.nbytes + _GROWTH * count + _HEADER_GROWTH * headers
+    if capacity > most_bytes + _GROWTH * count:
         raise LimitError(f"the records have more than {most_bytes} bytes as messages", advice="Send smaller batches")
-    data, scratch = c.new_bytes(room), _Scratch(most)
+    data, scratch = c.new_bytes(capacity), _Scratch(most)
     end = 0
     while True:
         end = _fill(view, count, base, scratch, data, end, noted, _COUNT if is_typed else 0)

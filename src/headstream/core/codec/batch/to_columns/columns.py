@@ -257,8 +257,8 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
     if fault < 0:
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, payload_bytes, block_bytes, found, most, key_bytes = _NOTES.unpack(noted)[3:]
-    room = block_bytes + 9 * count + (50 * found if values else 0)
-    for name, column_bytes in (("payload", payload_bytes), ("id", 36 * count), ("headers", room)):
+    capacity = block_bytes + 9 * count + (50 * found if values else 0)
+    for name, column_bytes in (("payload", payload_bytes), ("id", 36 * count), ("headers", capacity)):
         check_column(name, column_bytes)
     columns = Columns(
         count=count,
@@ -274,7 +274,7 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
         payload_data=c.new_bytes(payload_bytes),
         payload_validity=bytearray((count + 7) // 8),
         headers_offsets=c.new_bytes(4 * count + 4) if headers != "none" else None,
-        headers_data=c.new_bytes(room) if headers != "none" else None,
+        headers_data=c.new_bytes(capacity) if headers != "none" else None,
         metadata_offsets=c.new_bytes(4 * count + 4) if values else None,
         metadata_data=c.new_bytes(block_bytes + 9 * count) if values else None,
         repeated=c.new_bytes(count) if headers != "none" else None,

@@ -315,11 +315,11 @@ def _make_column(
     bits = bytearray((count + 7) // 8)
     validity: cython.p_uchar = c.writable(bits)
     present: cython.longlong
-    room: cython.longlong = width * count
+    capacity: cython.longlong = width * count
     if width == 0:
-        room = _measure_values(p, kinds_at, begin, count)
-        check_column(column.name, room)
-    values = c.new_bytes(room)
+        capacity = _measure_values(p, kinds_at, begin, count)
+        check_column(column.name, capacity)
+    values = c.new_bytes(capacity)
     data: cython.p_uchar = c.writable(values)
     placed = c.new_bytes(4 * count + 4) if width == 0 else None
     if placed is None:

@@ -33,7 +33,7 @@ else:
 EMPTY_METADATA: Final = bytes([0x11, 0, 0])
 """The VARIANT metadata of no keys, shared by all values of a map."""
 _NOTES: Final = struct.Struct("<7q")
-_VALUE_ROOM: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
+_VALUE_GROWTH: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
 
 
 @cython.cfunc
@@ -121,15 +121,15 @@ def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> Hea
     if fault < 0:
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, headers, total, most = _NOTES.unpack(noted)[3:]
-    room = total + (_VALUE_ROOM * headers if as_map else 0)
-    check_column("headers", room)
+    capacity = total + (_VALUE_GROWTH * headers if as_map else 0)
+    check_column("headers", capacity)
     lists = HeaderLists(
         offsets=c.new_bytes(4 * count + 4),
         key_offsets=c.new_bytes(4 * headers + 4),
         key_data=c.new_bytes(total),
         kinds=c.new_bytes(headers),
         value_offsets=c.new_bytes(4 * headers + 4),
-        value_data=c.new_bytes(room),
+        value_data=c.new_bytes(capacity),
         repeated=c.new_bytes(count),
     )
     held = _fill(p, blocks, count, as_map, lists, c.new_bytes(16 * most))
