@@ -144,7 +144,7 @@ class Sending:
         self._batches: list[Batch] = []
         self._open: dict[int, Batch] = {}
         self._choose = choose
-        self._turn = partitions[0]
+        self._partition = partitions[0]
         self._made = 0
         self._pending_bytes = 0
         self._taken: Batch | None = None
@@ -176,7 +176,7 @@ class Sending:
             closed = True
             batch = self._open_batch(target)  # the rotation can have advanced
         if batch is None:
-            batch = self._begin(self._turn if target is None else target, now_us)
+            batch = self._begin(self._partition if target is None else target, now_us)
         data = batch.data
         data += message
         batch.count += 1
@@ -190,7 +190,7 @@ class Sending:
 
     def _open_batch(self, partition: int | None) -> Batch | None:
         """Return the open batch of a partition, or of the next partition in turn."""
-        batch = self._open.get(self._turn if partition is None else partition)
+        batch = self._open.get(self._partition if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 
     def _has_space(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
@@ -205,8 +205,8 @@ class Sending:
 
     def _close(self, batch: Batch) -> None:
         batch.is_closed = True
-        if batch.partition == self._turn:
-            self._turn = self._turn + 1 if self._turn < self._partitions[-1] else self._partitions[0]
+        if batch.partition == self._partition:
+            self._partition = self._partition + 1 if self._partition < self._partitions[-1] else self._partitions[0]
 
     def close_batch(self, batch: Batch) -> None:
         """Make a batch due."""

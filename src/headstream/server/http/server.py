@@ -213,7 +213,7 @@ class HttpServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if not HttpConnections.is_authenticated(request.protocol):
-            await self._admission.turns.wait()
+            await self._admission.quota.wait()
         memory = self._budget.open(peer_of(request))
         try:
             return await self._respond(request, memory)

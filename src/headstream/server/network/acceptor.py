@@ -83,8 +83,8 @@ class Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
-        turns, paces = self._admission.turns, self._admission.paces
-        while turns.has_capacity:  # else the loop calls again in its next round
+        quota, paces = self._admission.quota, self._admission.paces
+        while quota.has_capacity:  # else the loop calls again in its next round
             try:
                 accepted, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -94,7 +94,7 @@ class Acceptor:
                 self._loop.remove_reader(self._sock.fileno())
                 self._resuming = self._loop.call_later(_RETRY_S, self._loop.add_reader, self._sock.fileno(), self._accept)
                 return
-            turns.spend(self._cost)
+            quota.spend(self._cost)
             delay_s = paces.delay_s(address[0], self._loop.time())
             if delay_s is None or (self._is_pending(delay_s) and not self._make_space()):
                 self._refuse()

@@ -21,7 +21,7 @@ FRAMES_PER_ROUND: Final = 256
 _SMALL_BYTES: Final = 32 << 10
 """Responses of fewer bytes cost no more than any request, and are not counted."""
 
-_EXTRA_TURNS: Final = 1
+_EXTRA_ROUNDS: Final = 1
 """Further rounds' bytes for connections whose last response was small: their next one is likely to be small too."""
 
 
@@ -39,7 +39,7 @@ class LoopRounds:
     @property
     def has_capacity_for_small(self) -> bool:
         """Whether another poll that is likely to be small can be answered in this round."""
-        return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
+        return self._round_bytes < (1 + _EXTRA_ROUNDS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
         """Count a response, or read bytes of a request, in this round."""

@@ -264,7 +264,7 @@ class SmallRequests:
         if kind == PARTITION_ID and messages - value == 4:
             partition = c.load32(p, value)
         elif kind == BALANCED and messages == value:
-            partition = self._server.balance.turn(topic)
+            partition = self._server.balance.peek(topic)
         elif kind == MESSAGES_KEY and messages > value and route.partitions > 0:
             partition = partition_of(bytes(view[value:messages]), route.partitions)
         else:

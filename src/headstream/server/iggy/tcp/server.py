@@ -44,7 +44,7 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.pool = FrameBufferPool()
         self.traffic = Traffic("tcp")
         self.rounds = LoopRounds()
-        self.turns = admission.turns
+        self.quota = admission.quota
         self.wakeups = Wakeups(asyncio.get_running_loop())
         self.intake: Intake | None = None
         self.has_fast_path = has_fast_path()
