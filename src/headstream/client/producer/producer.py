@@ -151,8 +151,8 @@ class Producer:
                     receipt = Receipt(batch, batch.count - 1)
                     is_due = self._sending.is_due
                     break
-                room = self._wait_for_progress()
-            room.get()
+                progress = self._wait_for_progress()
+            progress.get()
         if is_due or self._is_idle or self._thread is None:
             self._wake_thread()
         return receipt
@@ -224,8 +224,8 @@ class Producer:
             last = self._sending.close_all()
         return self._wait_until_settled(last, timeout_s)
 
-    def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until the buffer has room, and return whether it has.
+    def wait_for_space(self, timeout_s: float) -> bool:
+        """Wait until the buffer has progress, and return whether it has.
 
         Args:
             timeout_s: How long to wait, seconds.

@@ -200,7 +200,7 @@ class DeliveryState:
 
     # -- leases ---------------------------------------------------------------------------------------------------
 
-    def lend(self, lease: Lease) -> None:
+    def grant(self, lease: Lease) -> None:
         """Record a lease; its messages that failed before stay so."""
         for from_offset, until_offset in lease.offsets:
             for ranges in self._waiting:

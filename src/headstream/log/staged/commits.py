@@ -106,18 +106,18 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
     try:
         manifest = read_manifest(taken, files)
     except CorruptLogError as error:
-        _set_aside(taken, files, "damaged", error.what)
+        _quarantine(taken, files, "damaged", error.what)
         return None
     except StorageError as error:
-        _set_aside(taken, files, "unreadable", error.what)
+        _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _set_aside(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
-def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
+def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
     _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 

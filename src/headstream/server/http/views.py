@@ -179,8 +179,8 @@ class Views:
         if not isinstance(members, dict):
             raise DecodeError("the body is not an object", 0, where="body")
         _check_known(members, view.body, "body")
-        lend = partial(own_client, ask) if open_client is None else open_client
-        request = ViewRequest(ask, user_id, found.path, query, members, lend, self._traffic, self._pipelines)
+        open_own = partial(own_client, ask) if open_client is None else open_client
+        request = ViewRequest(ask, user_id, found.path, query, members, open_own, self._traffic, self._pipelines)
         return partial(_answer, view, request)
 
 

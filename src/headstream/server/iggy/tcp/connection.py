@@ -39,7 +39,7 @@ from headstream.server.iggy.requests.vsr_responder import VsrResponder
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.network.admission import UnauthenticatedQuota
 from headstream.server.network.sockets import write_pieces
 from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, ConnectionPolls, LoopRounds
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
@@ -61,7 +61,7 @@ class SharedTcp(Protocol):
     intake: Intake | None
     traffic: Traffic
     rounds: LoopRounds
-    turns: UnauthenticatedTurns
+    quota: UnauthenticatedQuota
     wakeups: Wakeups
     workers: Workers
 
@@ -268,7 +268,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
         wanted = min(len(todo) - self._at, FRAMES_PER_ROUND)
-        until = self._at + (self._shared.turns.take(wanted) if self._is_unauthenticated else wanted)
+        until = self._at + (self._shared.quota.take(wanted) if self._is_unauthenticated else wanted)
         limit, is_alone = self._shared.limits.unsent_bytes, self._shared.traffic.connections == 1
         while self._at < until and size < limit:
             code, payload = todo[self._at]
@@ -342,7 +342,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             return
         if self._at < len(self._todo):
             self._switch.pause()
-            (self._shared.turns.later if self._is_unauthenticated else self._loop.call_soon)(self._go_on)
+            (self._shared.quota.later if self._is_unauthenticated else self._loop.call_soon)(self._go_on)
             return
         if self._todo:
             self._todo, self._at = [], 0

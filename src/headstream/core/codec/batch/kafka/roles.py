@@ -112,9 +112,9 @@ def find_roles(
     j: cython.longlong
     for j in range(begin, end):
         at: cython.longlong = c.load32(key_offsets, 4 * j)
-        size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - at
+        size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - at
         value_at: cython.longlong = c.load32(value_offsets, 4 * j)
-        value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - value_at
+        value_size: cython.longlong = c.load32(value_offsets, 4 * (j + 1)) - value_at
         role: cython.int = PLAIN
         if size < 1 or size > 255:
             if strict:

@@ -203,14 +203,20 @@ def store_sent(
     crc: cython.uint = 0
     while at < size:
         id_low: cython.ulonglong = c.load64(p, at)
-        id_high: cython.ulonglong = c.load64(p, at + 8)
+        id_high: cython.ulonglong = c.load64(p, at + layout.ID_HIGH)
         if id_low == 0 and id_high == 0:
             id_low = id_time | (c.mix64(seed_low + generated) & RANDOM_LOW)
             id_high = UUID_VARIANT | (c.mix64(seed_high + generated) & RANDOM_HIGH)
             generated = (generated + GOLDEN) & MASK64
         headers_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS_SIZE)
         payload_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS + headers_size)
-        c.copy(q, to + layout.HEADERS_SIZE, p, at + layout.SENT_HEADERS_SIZE, 8 + headers_size)
+        c.copy(
+            q,
+            to + layout.HEADERS_SIZE,
+            p,
+            at + layout.SENT_HEADERS_SIZE,
+            layout.SENT_OVERHEAD - layout.SENT_HEADERS_SIZE + headers_size,
+        )
         crc32: cython.uint = copy_crc32(
             q, to + layout.OVERHEAD + headers_size, p, at + layout.SENT_OVERHEAD + headers_size, payload_size
         )

@@ -18,8 +18,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 # Header bytes of values: a primitive type's number << 2.
 NULL = cython.declare(cython.uchar, 0)
@@ -78,8 +80,8 @@ def _store(q: cython.p_uchar, to: cython.longlong, number: cython.longlong, widt
 def _fits_decimal(p: cython.p_const_uchar, at: cython.longlong, is_signed: cython.bint) -> cython.bint:
     """Return whether a 128-bit number has at most 38 digits."""
     low: cython.ulonglong = c.load64(p, at)
-    high: cython.ulonglong = c.load64(p, at + 8)
-    if is_signed and c.load64_signed(p, at + 8) < 0:  # the complement is the magnitude minus one
+    high: cython.ulonglong = c.load64(p, at + layout.ID_HIGH)
+    if is_signed and c.load64_signed(p, at + layout.ID_HIGH) < 0:  # the complement is the magnitude minus one
         low = low ^ MASK64
         high = high ^ MASK64
         return high < DIGITS_HIGH or (high == DIGITS_HIGH and low < DIGITS_LOW - 1)
