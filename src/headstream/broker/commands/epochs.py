@@ -68,7 +68,7 @@ def _claim(server: Dispatcher, session: Session, writer: str) -> None:
     if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
         _check_owner(server, session, writer)  # a concurrent request can have claimed it
         if find_owner(server.catalog, writer) != session.user_id:
-            raise LimitError(f"a user owns {_MOST_WRITERS} writers at most", advice="Use one writer for many epochs")
+            raise LimitError(f"a user can own at most {_MOST_WRITERS} writers", advice="Use one writer for many epochs")
 
 
 def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> StagedBatch:

@@ -46,7 +46,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
             for kind in wanted:
                 archive.writestr(f"{kind.name.lower()}.txt", _WRITERS[kind](log))
     except (OSError, ValueError, HeadstreamError) as error:
-        raise refusal(Status.SNAPSHOT_FILE_COMPLETION_FAILED, f"the snapshot could not be made: {error}") from error
+        raise refusal(Status.SNAPSHOT_FILE_COMPLETION_FAILED, f"the snapshot could not be created: {error}") from error
     return packed.getvalue()
 
 

@@ -346,10 +346,11 @@ def _check(request: LeaseRequest) -> None:
     if request.pause_rule is not None:
         request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
-        raise InvalidOptionError(f"{request.count} messages are asked for", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+        raise InvalidOptionError(f"{request.count} messages are requested", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "messages that workers share have no order of their partition", advice='Use order="key" or order="skip"'
+            "workers that share messages do not receive them in the order of their partition",
+            advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
         raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")

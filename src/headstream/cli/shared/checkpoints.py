@@ -41,11 +41,12 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
         is_given = is_required or checkpoint is not None or config_file is not None
         return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
-    config = config_option("The pipeline's TOML file: its checkpoint, and [storage] of an object store.")
+    config = config_option("The pipeline's TOML file, with the checkpoint and, for an object store, [storage].")
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
-        help="Directory of the pipeline's state, or s3://bucket/path: settings from [storage] of --config, and AWS_*.",
+        help="Directory or URI of the pipeline's checkpoint. An s3:// URI takes its settings from [storage] of --config, and "
+        "from AWS_* variables.",
     )
     return checkpoint_option(config(with_place))
 

@@ -48,12 +48,13 @@ def form_options(function: _Function) -> _Function:
     """Add --output, --payload-as and --format, which are passed on as `form`, a MessageForm."""
 
     @click.option("--output", type=click.Choice(FORMS), default=None, help="The output format.  [default: table]")
-    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="The form of payloads (and keys, with --format).")
+    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How to print payloads (and keys, with --format).")
     @click.option(
         "--format",
         "template",
         metavar="TEMPLATE",
-        help="Line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
+        help="Print one line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s "
+        "payload, "
         "%h headers, %h{name} one header, %K %R bytes of key and payload.",
     )
     @functools.wraps(function)

@@ -118,7 +118,7 @@ def url_option(function: _Function, *, is_required: bool = True) -> _Function:
         show_envvar=True,
         metavar="URL",
         callback=require_url if is_required else None,
-        help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the current context.",
+        help="URL of the log, such as file:///var/lib/shop or headstream://user@host:8090. [default: the current context]",
     )(function)
 
 
@@ -182,9 +182,9 @@ def start_parameter(*names: str) -> Checked:
 
 def until_option(function: _Function) -> _Function:
     """Add --until: the end of the messages, exclusive."""
-    return click.option(
-        "--until", type=start_parameter(), help="Stop before this offset, time or how long ago (-30m), in each partition."
-    )(function)
+    return click.option("--until", type=start_parameter(), help="Stop before this offset, time or age (-30m) in each partition.")(
+        function
+    )
 
 
 def complete_names(

@@ -90,10 +90,11 @@ class Consumer(BaseConsumer):
         current = None if self._settler is None else self._settler.current
         if current is not None:
             raise InvalidInputError(
-                f"the loop before ended at message {current[1]} of partition {current[0]}, and whether it failed is unknown",
+                f"the previous loop ended at message {current[1]} of partition {current[0]}, and whether the message failed is "
+                "unknown",
                 where=str(self._name),
                 advice="Call ack(message) or retry(message) before the next loop; leaving the `with` block, run() and "
-                "`with consumer.attempting(message):` know it by themselves",
+                "`with consumer.attempting(message):` record the outcome themselves",
             )
         return self
 

@@ -49,7 +49,8 @@ class SentEncoder:
             raise LimitError(
                 "a message without a key",
                 where=self._name,
-                advice="The topic keeps the last message of each key, so each needs one: pass key=, or disable the compaction",
+                advice="The topic keeps the last message of each key, so each message needs a key: pass key=, or disable "
+                "compaction",
             )
         if type(id) is not int:
             id = message_id_of(id)

@@ -128,9 +128,7 @@ def parse_kafka_address(
             )
     for name in settings:
         if name in _FIXED:
-            raise InvalidOptionError(
-                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka.md for what it is"
-            )
+            raise InvalidOptionError(f"kafka.{name} is set by the client itself", advice="Omit it; docs/kafka.md lists its value")
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)
         if isinstance(text, str):

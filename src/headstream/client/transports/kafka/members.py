@@ -285,9 +285,9 @@ class KafkaMembership:
             was_sent = True
             if time.monotonic() > until_s:
                 raise OutcomeUnknownError(
-                    f"partition {_listed(left)} may be committed or not: {error.str()} ({error.name()})",
+                    f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
-                    advice="Commit again; if the consumer ends before, its messages may be delivered again",
+                    advice="Commit again; if the consumer ends first, its messages may be delivered again",
                 ) from found
             self._cluster.pause()
 
@@ -309,7 +309,7 @@ class KafkaMembership:
         """Return the error of a commit in lost partitions; one that was sent before can have succeeded without an answer."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may be committed or not: it is no longer the member's in the group"
+                f"partition {_listed(partitions)} may or may not be committed: the member no longer owns it in the group"
                 f" {self.group!r}",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or to another one",
