@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, reasons, show, redrive, discard; of a log's topic, or of what a Replicate pipeline has set aside."""
+"""`headstream dlq`: list, reasons, show, redrive, discard, for a log's topic or a Replicate pipeline's set-aside messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DeadLetterTopic:
         return found if self.states is None else self.states.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a dead letter, for people."""
+        """Return the state of a dead letter, as a text for display."""
         return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
 
 

@@ -1,4 +1,4 @@
-"""`headstream erase`: removes messages that match a filter, with their bytes, and lists the places that can still have them."""
+"""`headstream erase`: removes matching messages with their bytes, and lists the places that can still contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: requests about a server as a whole."""
+"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: requests about a server."""
 
 from __future__ import annotations
 

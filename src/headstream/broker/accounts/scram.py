@@ -75,7 +75,7 @@ class ScramLogin:
     """One login, message by message.
 
     Args:
-        find: Returns the verifier of a user. For a user without one it returns a verifier that no password matches.
+        find: Returns the verifier of a user. For a user without a verifier it returns a verifier that no password matches.
         nonce: The server's part of the nonce, printable ASCII without commas.
     """
 

@@ -4,7 +4,7 @@ Every batch of a part appends to the part's file and closes it again, so that no
 A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
 
 A writer belongs to the user who first staged or committed for it: other users can neither commit, unstage nor read its epochs.
-The writer of a deleted user belongs to the next user who uses it, so that a job can continue as another user.
+The writer of a deleted user belongs to the next user who uses it, so that a job can continue under another user.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Pauses:
         self._registry = registry_of(backing.log)
 
     def state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group; while it has members here, the one in memory."""
+        """Return the state of a group: in memory while it has members in this process, else as stored."""
         live = self._registry.group(record, owner.name)
         return self._load(record, owner) if live.pause is None else live.pause
 

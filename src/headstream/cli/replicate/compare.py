@@ -235,7 +235,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks for readers of the table besides its numbers."""
+    """Return the remarks that are printed beside the numbers of a table."""
     notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first ones by key are shown (--limit)")

@@ -245,14 +245,14 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return a schema store; of one in an object store the directory gets a copy."""
+    """Return a schema store; a schema store in an object store is copied to the directory."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
 def _open_schema_store(checkpoint: Path) -> SchemaStore:
-    """Return the schema store that the pipeline last used; for a moved checkpoint, the one inside it."""
+    """Return the schema store that the pipeline last used; for a moved checkpoint, the schema store inside it."""
     from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.schema_store import SchemaStore

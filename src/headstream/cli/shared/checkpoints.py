@@ -1,4 +1,4 @@
-"""A pipeline's checkpoint for commands that read it: its options; a directory as it is, or a copy of one in an object store."""
+"""A pipeline's checkpoint for commands that read it: its options; a checkpoint in an object store is copied."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def find_checkpoint(text: str, where: str) -> Place:
 
 
 def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
-    """Make a request to a pipeline, with JSON arguments; return its number, in an object store its name."""
+    """Make a request to a pipeline, with JSON arguments; return its number, or its name in an object store."""
     from headstream.replicate.parked.ledger import Ledger
     from headstream.replicate.parked.remote_requests import ask_remotely
     from headstream.replicate.parked.requests import Requests

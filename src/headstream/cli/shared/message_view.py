@@ -106,7 +106,7 @@ def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, 
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return bytes as text if they are printable UTF-8, else base64; one longer than `limit` ends with the number of bytes."""
+    """Return bytes as text if they are printable UTF-8, else base64; a text longer than `limit` ends with the number of bytes."""
     if data is None:
         return "(null)"
     if not data:

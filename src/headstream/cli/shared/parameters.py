@@ -223,13 +223,13 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 
 
 def warn_missing_log(log: Client) -> None:
-    """Print on standard error that there is no log yet, if so: the URL may be mistyped."""
+    """Warn on standard error if there is no log yet: the URL may be mistyped."""
     if log.identity is None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 
 
 def require_url(ctx: click.Context, param: click.Parameter | None, value: str | None) -> str:
-    """Return the URL that is given, else that of the current context; without one it is a usage error."""
+    """Return the given URL, else the URL of the current context; without either, raise a usage error."""
     if ctx.resilient_parsing:
         return value or ""
     from headstream.cli.shared.secrets import resolve_url

@@ -77,7 +77,7 @@ def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
 
 
 def unnamed(topic: TopicName) -> InvalidOptionError:
-    """Return the error of a commit by a consumer that has neither a name nor a group."""
+    """Return the error for a commit by a consumer that has neither a name nor a group."""
     return InvalidOptionError(
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),

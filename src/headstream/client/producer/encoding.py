@@ -72,7 +72,7 @@ class SentEncoder:
         return message, len(block)
 
     def _check(self, message: bytes) -> None:
-        """Reject a message that the log would reject with its whole batch, while the error can name it."""
+        """Reject a message for which the log would reject the entire batch, while the error can still name the message."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a message of {len(message)} bytes",
