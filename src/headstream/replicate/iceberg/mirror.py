@@ -104,7 +104,7 @@ class TableMirror:
                     self._bring_up(self._loaded(log), log)
                     return log.version
                 except CommitFailedException as error:
-                    _LOGGER.info("%s: the commit is made again: %s", self._shown, error)
+                    _LOGGER.info("%s: the commit is retried: %s", self._shown, error)
         raise StorageError(f"other writers have committed first {_ATTEMPTS} times", where=self._shown)
 
     def check(self) -> Difference:
