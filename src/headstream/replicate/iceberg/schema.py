@@ -98,15 +98,21 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
     sources = {field.name: field.field_id for field in fields}
     spec = PartitionSpec(
         *(
-            PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=name)
+            PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=_ascii(name))
             for number, name in enumerate(log.partition_columns, _FIRST_PARTITION_ID)
-        )
+        ),
+        spec_id=1,  # 0 is that of the table without rows
     )
     taken = {number for number, _ in physical.values()}
     kept = {name: number for name, number in names.items() if name not in physical and number not in taken}
     merged = {**kept, **{name: number for name, (number, _) in physical.items()}}
     written = json.dumps([{"field-id": number, "names": [name]} for name, number in merged.items()])
     return IcebergSchema(schema, spec, physical, written, replaced)
+
+
+def _ascii(name: str) -> str:
+    """Return a partition field's name for a column: DuckDB ends its process at other letters in a manifest's schema."""
+    return re.sub("[^!-~]", lambda found: f"_x{ord(found[0]):X}", name)
 
 
 def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
