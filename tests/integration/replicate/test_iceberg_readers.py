@@ -135,7 +135,7 @@ def test_values_of_every_type_and_their_bounds_are_equal_by_three_readers(
 
     path, catalog = tmp_path / "a b" / "t%u0020", open_rest(rest.uri, tmp_path)
     path.parent.mkdir()
-    identifier = (f"{schema}.ä", 'T "1" %')
+    identifier = (f"{schema}.ä", 'T "1" é.x')
     mirror = TableMirror(catalog, path, identifier, most_snapshots=10, kept_us=WEEK_US)
     for first, count in ((0, 30), (30, 10)):
         write_deltalake(path, rows(first, count), mode="append", partition_by=["größe.p", "pd"])

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 
 from headstream.errors import HeadstreamError, ReplicateError, StorageError
-from headstream.replicate.iceberg.access import Manifests, commit, expire, new_snapshot_id
+from headstream.replicate.iceberg.access import Manifests, commit, expire
 from headstream.replicate.iceberg.cleaning import Cleaning
 from headstream.replicate.iceberg.files import FOLDER, WantedFiles, describe_data, locate, write_deletes
 from headstream.replicate.iceberg.schema import NAME_MAPPING, derive_schema
@@ -220,7 +220,7 @@ class TableMirror:
         data, deletes = self._manifests(table)
         gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
         if schema.replaced and data.live - gone:
-            what = f"column {schema.replaced[0]!r} has another type, and files with the old one"
+            what = f"column {schema.replaced[0]!r} needs another field id, and files have the former one"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
         before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
         is_same = before == after  # whatever the columns are called now
@@ -230,7 +230,7 @@ class TableMirror:
         more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}
         more_deletes = write_deletes(log, schema, table.io, lacking)
-        number, spec = new_snapshot_id(table), table.spec() if is_same else schema.spec
+        number, spec = table.metadata.new_snapshot_id(), table.spec() if is_same else schema.spec
         parts = data.replaced(schema.schema, spec, number, more, gone)
         parts += deletes.replaced(schema.schema, spec, number, more_deletes, gone_deletes)
         commit(
