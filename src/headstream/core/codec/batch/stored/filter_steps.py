@@ -80,9 +80,6 @@ def _order_of_texts(
     return (order > 0) - (order < 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
@@ -235,9 +232,6 @@ def _is_in(
     return found
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def run_steps(
     p: cython.p_const_uchar,
     q: cython.p_const_uchar,

@@ -118,9 +118,6 @@ def _set_header(
         _set(v, i, NULL, 0, 0, 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def set_fields(
     v: cython.p_uchar,
     fields: cython.int,
@@ -152,9 +149,6 @@ def set_fields(
             _set(v, 5, WHOLE, 0, payload_size, 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def set_headers(
     v: cython.p_uchar,
     q: cython.p_const_uchar,
