@@ -60,11 +60,13 @@ _, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED,
     "q i i b I h i q q q h i i"
 )
 
-# A filter's program (stored/filter_scan.py), and the counts of a header's values (stored/summaries.py).
+# A filter's program and the types of its values (stored/filter_scan.py), and the counts of a header's values
+# (stored/summaries.py).
 _, PROGRAM_VALUES, PROGRAM_STEPS, PROGRAM_FIELDS, PROGRAM_BYTES = positions("H H H H")
 _, VALUE_SIGN, VALUE_SOURCE, VALUE_LOW, VALUE_HIGH, VALUE_TEXT, VALUE_BYTES = positions("B B B 5x Q Q 8s")
 _, STEP_TEST, STEP_FIRST, STEP_SECOND, STEP_COUNT, STEP_BYTES = positions("B B H H H")
 _, NAME_SIZE, NAME_BYTES = positions("I I")
+NULL, WHOLE, FLOAT, BOOLEAN, TEXT, OPAQUE = range(6)
 _, COUNT_OPAQUE, COUNT_FALSE, COUNT_TRUE, COUNT_WHOLES, COUNT_FLOATS, COUNT_NANS, COUNT_TEXTS, COUNT_LISTED, COUNT_HASHES = (
     positions("Q Q Q Q Q Q Q Q Q")
 )
