@@ -181,7 +181,7 @@ class Fetching:
                 del self._handed_out[partition]
             self._delivered = None
 
-    def settle_seeks(self) -> None:
+    def apply_seeks(self) -> None:
         """Make the pending seeks effective, as iteration or a commit does."""
         if self._sought:
             self._done.update(self._sought)
@@ -246,7 +246,7 @@ class Fetching:
 
     def release(self) -> None:
         """Mark all delivered messages as processed, and make the pending seeks effective."""
-        self.settle_seeks()
+        self.apply_seeks()
         self._done.update(self._handed_out)
         self._handed_out.clear()
         self.finish()

@@ -261,7 +261,7 @@ class RetryingFetching(Fetching):
         if self._current is not None:
             self.finish_one(*self._current)
 
-    def settle_seeks(self) -> None:
+    def apply_seeks(self) -> None:
         """Make the pending seeks effective."""
         for partition, offset in self._sought.items():
             self.tracks[partition].seek(offset)
@@ -270,7 +270,7 @@ class RetryingFetching(Fetching):
 
     def release(self) -> None:
         """Mark all delivered messages as processed, and make the pending seeks effective."""
-        self.settle_seeks()
+        self.apply_seeks()
         self.finish()
         for partition in list(self._handed_out):
             for offset in self._in_hand(partition):

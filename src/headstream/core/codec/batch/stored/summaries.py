@@ -204,24 +204,12 @@ def _note(
     _count(s, counts)
     if kind != layout.TEXT:
         siphash128(v, value, layout.VALUE_TEXT, HASH_KEY, KEY_OF_NUMBERS, h)
-    elif v[value + layout.VALUE_SOURCE] == 2:
-        siphash128(
-            v,
-            c.load64_signed(v, value + layout.VALUE_LOW),
-            c.load64_signed(v, value + layout.VALUE_HIGH),
-            HASH_KEY,
-            KEY_OF_TEXTS,
-            h,
-        )
     else:
-        siphash128(
-            p,
-            c.load64_signed(v, value + layout.VALUE_LOW),
-            c.load64_signed(v, value + layout.VALUE_HIGH),
-            HASH_KEY,
-            KEY_OF_TEXTS,
-            h,
-        )
+        begin: cython.longlong = c.load64_signed(v, value + layout.VALUE_LOW)
+        text: cython.p_const_uchar = p
+        if v[value + layout.VALUE_SOURCE] == 2:
+            text = v
+        siphash128(text, begin, c.load64_signed(v, value + layout.VALUE_HIGH), HASH_KEY, KEY_OF_TEXTS, h)
     low: cython.ulonglong = c.load64(h, 0)
     step: cython.ulonglong = c.load64(h, layout.SLOT_HASH_HIGH) | 1
     mask: cython.ulonglong = 8 * bloom_bytes - 1
