@@ -34,12 +34,12 @@ from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,
     find_states,
+    finish_pending_states,
     forget_marked,
     forget_states,
     pending_states,
     put_states,
     remove_states,
-    finish_pending_states,
     unavailable_offsets,
 )
 from headstream.log.partition.closed_segments import finish_pass

@@ -66,7 +66,7 @@ class Fetching:
         self._handed_out: dict[int, int] = {}
         self._handed_out_before: frozenset[int] = frozenset()
         self._done: dict[int, int] = {}
-        self._sought: dict[int, int] = {}
+        self._pending_seeks: dict[int, int] = {}
         self._generations: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._unscanned: set[int] = set()
@@ -86,7 +86,7 @@ class Fetching:
     @property
     def is_idle(self) -> bool:
         """Whether no message is in progress and no seek is pending: everything is done and committed."""
-        return self._delivered is None and not self._handed_out and not self._done and not self._sought
+        return self._delivered is None and not self._handed_out and not self._done and not self._pending_seeks
 
     @property
     def is_empty(self) -> bool:
@@ -155,8 +155,8 @@ class Fetching:
             self._delivered = partition, next_offset
         elif partition in self._handed_out:
             self._handed_out[partition] = next_offset
-        elif partition in self._sought:
-            self._sought[partition] = next_offset
+        elif partition in self._pending_seeks:
+            self._pending_seeks[partition] = next_offset
         else:
             self._done[partition] = next_offset
 
@@ -183,9 +183,9 @@ class Fetching:
 
     def apply_seeks(self) -> None:
         """Make the pending seeks effective, as iteration or a commit does."""
-        if self._sought:
-            self._done.update(self._sought)
-            self._sought.clear()
+        if self._pending_seeks:
+            self._done.update(self._pending_seeks)
+            self._pending_seeks.clear()
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
         """Return up to `count` messages; release() marks them as done.
@@ -276,7 +276,7 @@ class Fetching:
     def seek(self, partition: int, offset: int) -> None:
         """Continue from another offset in a partition; its undelivered messages are dropped."""
         self._move(partition, offset)
-        self._sought[partition] = offset
+        self._pending_seeks[partition] = offset
 
     def _move(self, partition: int, offset: int) -> None:
         self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
@@ -285,7 +285,7 @@ class Fetching:
         self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
-        self._sought.pop(partition, None)
+        self._pending_seeks.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:
             self._delivered = None
 
@@ -322,7 +322,7 @@ class Fetching:
 
     def _is_in_hand(self, partition: int) -> bool:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
-        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._sought
+        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._pending_seeks
 
     def _end(self, partition: int) -> None:
         if partition in self._positions:

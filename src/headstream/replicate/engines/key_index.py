@@ -62,7 +62,7 @@ class FileKeys:
     keys: pa.Table | None
 
 
-class SoughtKeys:
+class SearchedKeys:
     """The keys that rows are looked for by, each once, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
@@ -80,7 +80,7 @@ class SoughtKeys:
         self._filter: npt.NDArray[np.bool_] | None = None
 
     def may_have(self, numbers: _Numbers) -> Positions:
-        """Return the places of numbers that can be among those sought; others are not."""
+        """Return the places of numbers that can be among those searched; others are not."""
         if self._filter is None:
             built = np.zeros(1 << _FILTER_BITS, np.bool_)
             built[_filter_places(self.numbers)] = True
@@ -88,24 +88,24 @@ class SoughtKeys:
         return np.flatnonzero(self._filter[_filter_places(numbers)])
 
 
-def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]:
-    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `sought` with these keys."""
+def find_rows(file: FileKeys, searched: SearchedKeys) -> tuple[Positions, Positions]:
+    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `searched` with these keys."""
     numbers, positions = file.numbers, file.positions
     if positions is None:
-        chosen = sought.may_have(numbers)
+        chosen = searched.may_have(numbers)
         chosen = chosen[np.argsort(numbers[chosen])]
         numbers, positions = numbers[chosen], chosen.astype(np.uint32)
-    if len(numbers) < len(sought.numbers):
-        needles, places = _equal_pairs(sought.numbers, numbers)
+    if len(numbers) < len(searched.numbers):
+        needles, places = _equal_pairs(searched.numbers, numbers)
     else:
-        places, needles = _equal_pairs(numbers, sought.numbers)
-    found, rows = positions[places].astype(np.int64), sought.rows[needles]
+        places, needles = _equal_pairs(numbers, searched.numbers)
+    found, rows = positions[places].astype(np.int64), searched.rows[needles]
     order = np.argsort(found, kind="stable")
     found, rows = found[order], rows[order]
     if file.keys is not None and len(found):
         same = np.ones(len(found), np.bool_)
-        for name in sought.columns:
-            stored, wanted = file.keys[name].take(pa.array(found)), sought.keys[name].take(pa.array(rows))
+        for name in searched.columns:
+            stored, wanted = file.keys[name].take(pa.array(found)), searched.keys[name].take(pa.array(rows))
             same &= pc.fill_null(pc.equal(stored, wanted.cast(stored.type)), False).to_numpy()
         found, rows = found[same], rows[same]
     return found, rows
