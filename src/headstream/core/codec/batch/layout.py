@@ -8,7 +8,7 @@
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
 OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD that of a sent one. `_LAST` is where the
-last bytes of a reserved key begin, which are compared as a second number.
+last bytes of a reserved key begin: a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations
