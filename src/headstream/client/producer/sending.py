@@ -107,7 +107,7 @@ class Batch:
     callbacks: list[Callable[[], object]] | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_done(self) -> bool:
         """Whether they are stored or have failed."""
         return self.appended is not None or self.error is not None
 
@@ -220,7 +220,7 @@ class Sending:
                 self._close(batch)
         return self._made
 
-    def is_settled(self, number: int) -> bool:
+    def is_done(self, number: int) -> bool:
         """Return whether all batches up to a number are settled."""
         return not self._batches or self._batches[0].number > number
 

@@ -1,4 +1,4 @@
-"""Byte positions within the frames and bodies that the fast path reads and writes; those of protocol 0.11 are in vsr/frames.py.
+"""Byte positions within the frames and bodies that the fast path reads and writes; for frames of protocol 0.11 see vsr/frames.py.
 
     request   length u32 | code u32 | body                 length counts code and body
     response  status u32 | length u32 | body               length counts the body

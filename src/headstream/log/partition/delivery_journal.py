@@ -113,7 +113,7 @@ class DeliveryJournal:
             finally:
                 file.close()
         offset, committed_us = committed or (0, 0)
-        if self.state.settle_base(offset, committed_us):
+        if self.state.apply_committed(offset, committed_us):
             if is_writer:
                 self.forget()
             else:

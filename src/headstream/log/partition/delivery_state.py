@@ -95,7 +95,7 @@ class DeliveryState:
         """The number of ranges that the state consists of."""
         return sum(map(len, self._waiting)) + len(self.leased)
 
-    def settle_base(self, committed: int, committed_us: int) -> bool:
+    def apply_committed(self, committed: int, committed_us: int) -> bool:
         """Apply the committed offset: what is before it is done; return whether it was set back, which begins again."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:

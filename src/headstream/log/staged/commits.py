@@ -286,7 +286,7 @@ class StagedCommits:
             for record in pending_commits(self._catalog()):
                 try:
                     manifest = Manifest.decode(record.manifest, f"commits, {record.writer!r}")
-                    self._finish(self._settle(record), manifest)
+                    self._finish(self._repair_intent(record), manifest)
                 except StorageError as error:
                     failures.append(error)
                     self._keep_reserved(record, error)
@@ -376,7 +376,7 @@ class StagedCommits:
         record_commit(self._catalog(), done, self._clock_us())
         self._clear(manifest.writer, manifest.epoch)
 
-    def _settle(self, record: CommitRecord) -> CommitRecord:
+    def _repair_intent(self, record: CommitRecord) -> CommitRecord:
         """Truncate what a power cut has damaged of an intent, and move its beginning to a partition's end that is now before
         it."""
         settled = []

@@ -44,7 +44,7 @@ class RowMasks:
     findings: dict[str, int] = field(default_factory=dict)
 
 
-def settle_masks(
+def resolve_masks(
     schema: TableSchema,
     columns: pa.BinaryArray,
     changed: pa.BinaryArray,

@@ -37,7 +37,7 @@ _FILTER_BITS: Final = 21
 _BITS_PER_ROW: Final = 8
 """Of a file's filter, at least: of the keys that the file lacks, 6 to 12 % pass it."""
 _LEAST_FILTERED: Final = 256
-"""Sought keys from which a file's filter is faster than a binary search of each key."""
+"""Searched keys from which a file's filter is faster than a binary search of each key."""
 _CHECKSUM_BYTES: Final = 8
 _MOST_OPEN: Final = 4096
 """Indexes mapped into memory at a time, of a table; Linux allows a process 65,530 mappings."""
@@ -79,7 +79,7 @@ class FileKeys:
         return np.packbits(found, bitorder="little")
 
 
-class SoughtKeys:
+class SearchedKeys:
     """The keys that rows are looked for by, each once, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
@@ -98,7 +98,7 @@ class SoughtKeys:
         self._places: dict[int, tuple[Positions, npt.NDArray[np.uint8]]] = {}
 
     def may_have(self, numbers: _Numbers) -> Positions:
-        """Return the places of numbers that can be among those sought; others are not."""
+        """Return the places of numbers that can be among those searched; others are not."""
         if self._filter is None:
             built = np.zeros(1 << _FILTER_BITS, np.bool_)
             built[_filter_places(self.numbers, _FILTER_BITS)] = True
@@ -106,7 +106,7 @@ class SoughtKeys:
         return np.flatnonzero(self._filter[_filter_places(numbers, _FILTER_BITS)])
 
     def may_be_in(self, file: FileKeys) -> Positions:
-        """Return the places of those of `numbers` that can be in a file; others are not."""
+        """Return the places of the numbers that can be in a file; others are not."""
         if file.filter_bits not in self._places:
             places = _filter_places(self.numbers, file.filter_bits)
             bits = np.left_shift(np.uint8(1), (places & np.uint64(7)).astype(np.uint8))
@@ -115,15 +115,15 @@ class SoughtKeys:
         return np.flatnonzero((file.filter[octets] & bits) != 0)
 
 
-def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]:
-    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `sought` with these keys."""
-    numbers, positions, wanted, wanted_rows = file.numbers, file.positions, sought.numbers, sought.rows
+def find_rows(file: FileKeys, searched: SearchedKeys) -> tuple[Positions, Positions]:
+    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `searched` with these keys."""
+    numbers, positions, wanted, wanted_rows = file.numbers, file.positions, searched.numbers, searched.rows
     if positions is None:
-        chosen = sought.may_have(numbers)
+        chosen = searched.may_have(numbers)
         chosen = chosen[np.argsort(numbers[chosen])]
         numbers, positions = numbers[chosen], chosen.astype(np.uint32)
     elif len(wanted) >= _LEAST_FILTERED:
-        chosen = sought.may_be_in(file)
+        chosen = searched.may_be_in(file)
         wanted, wanted_rows = wanted[chosen], wanted_rows[chosen]
     if len(numbers) < len(wanted):
         needles, places = _equal_pairs(wanted, numbers)
@@ -134,8 +134,8 @@ def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]
     found, rows = found[order], rows[order]
     if file.keys is not None and len(found):
         same = np.ones(len(found), np.bool_)
-        for name in sought.columns:
-            stored, key = file.keys[name].take(pa.array(found)), sought.keys[name].take(pa.array(rows))
+        for name in searched.columns:
+            stored, key = file.keys[name].take(pa.array(found)), searched.keys[name].take(pa.array(rows))
             same &= pc.fill_null(pc.equal(stored, key.cast(stored.type)), False).to_numpy()
         found, rows = found[same], rows[same]
     return found, rows

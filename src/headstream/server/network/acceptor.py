@@ -83,7 +83,7 @@ class Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
-        quota, paces = self._admission.quota, self._admission.paces
+        quota, rates = self._admission.quota, self._admission.rates
         while quota.has_capacity:  # else the loop calls again in its next round
             try:
                 accepted, address = self._sock.accept()
@@ -95,7 +95,7 @@ class Acceptor:
                 self._resuming = self._loop.call_later(_RETRY_S, self._loop.add_reader, self._sock.fileno(), self._accept)
                 return
             quota.spend(self._cost)
-            delay_s = paces.delay_s(address[0], self._loop.time())
+            delay_s = rates.delay_s(address[0], self._loop.time())
             if delay_s is None or (self._is_pending(delay_s) and not self._make_space()):
                 self._refuse()
                 accepted.close()

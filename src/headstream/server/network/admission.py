@@ -2,7 +2,7 @@
 
     quota   in one round of the loop a few of their connections, requests and datagrams are served; further ones wait, in order,
             for the next rounds. Users' requests are served in each round, so they never wait for more than those few
-    paces   connections of one address beyond its rate are accepted later, each at its time
+    rates   connections of one address beyond its rate are accepted later, each at its time
 
 Waiting never keeps the loop idle: without other work the next round follows immediately.
 """
@@ -114,7 +114,7 @@ class UnauthenticatedQuota:
             asyncio.get_running_loop().call_exception_handler({"message": "internal error", "exception": error})
 
 
-class AddressPaces:
+class AddressRates:
     """When connections of each address are accepted: `rate` per second, None for no limit."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
@@ -136,8 +136,8 @@ class AddressPaces:
 
 
 class Admission:
-    """The quota and paces of one server, for all its transports; `rate` as for AddressPaces."""
+    """The quota and rates of one server, for all its transports; `rate` as for AddressRates."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
         self.quota = UnauthenticatedQuota()
-        self.paces = AddressPaces(rate)
+        self.rates = AddressRates(rate)

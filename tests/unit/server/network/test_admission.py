@@ -16,7 +16,7 @@ import pytest
 from headstream.core.wire.codes import Code
 from headstream.core.wire.frames import encode_request, encode_response
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import AddressPaces, Admission, UnauthenticatedQuota
+from headstream.server.network.admission import AddressRates, Admission, UnauthenticatedQuota
 from tests.support.server.kafka_listeners import kafka_listener
 from tests.support.server.served import Running, config_of, serving, wait_for
 
@@ -104,27 +104,27 @@ def test_turns_go_on_when_serving_one_client_fails() -> None:
 
 
 def test_connections_of_an_address_wait_when_they_come_faster_than_its_rate() -> None:
-    paces = AddressPaces(10)
-    at_once = [paces.delay_s(ADDRESS, 100.0) for _ in range(50)]
+    rates = AddressRates(10)
+    at_once = [rates.delay_s(ADDRESS, 100.0) for _ in range(50)]
     assert all(delay_s is not None and delay_s < 1e-9 for delay_s in at_once)
-    later = [paces.delay_s(ADDRESS, 100.0) for _ in range(60)]
+    later = [rates.delay_s(ADDRESS, 100.0) for _ in range(60)]
     assert later[:50] == pytest.approx([number / 10 for number in range(1, 51)])
     assert later[50:] == [None] * 10  # refused, and not counted
-    assert paces.delay_s(ADDRESS, 101.0) == pytest.approx(4.1)
-    other = paces.delay_s("10.0.0.2", 100.0)
+    assert rates.delay_s(ADDRESS, 101.0) == pytest.approx(4.1)
+    other = rates.delay_s("10.0.0.2", 100.0)
     assert other is not None
     assert other <= 0
 
 
 def test_connections_never_wait_when_there_is_no_rate() -> None:
-    paces = AddressPaces(None)
-    assert {paces.delay_s(ADDRESS, 0.0) for _ in range(10_000)} == {0.0}
+    rates = AddressRates(None)
+    assert {rates.delay_s(ADDRESS, 0.0) for _ in range(10_000)} == {0.0}
 
 
 def test_addresses_beyond_the_most_are_forgotten_when_they_are_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.server.network.admission._MOST_ADDRESSES", 2)
-    paces = AddressPaces(1)
-    delays = [[paces.delay_s(address, 0.0) for _ in range(6)][-1] for address in ("a", "b", "c", "b", "a")]
+    rates = AddressRates(1)
+    delays = [[rates.delay_s(address, 0.0) for _ in range(6)][-1] for address in ("a", "b", "c", "b", "a")]
     assert delays == pytest.approx([1.0, 1.0, 1.0, None, 1.0])
 
 
@@ -252,4 +252,4 @@ def test_server_has_one_admission_for_all_listeners() -> None:
         assert server._kafka is not None
         shared: Admission = server._http._admission
         assert server._tcp.quota is server._kafka.quota is shared.quota
-        assert shared.paces._rate == 7
+        assert shared.rates._rate == 7

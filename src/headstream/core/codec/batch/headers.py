@@ -30,9 +30,6 @@ NULL_FIRST = cython.declare(cython.uint, int.from_bytes(b"hs.n", "little"))
 NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
@@ -51,9 +48,6 @@ def check_value(
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_block(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, values: cython.bint, notes: cython.p_uchar
 ) -> cython.longlong:
@@ -87,9 +81,6 @@ def check_block(
     return count
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def key_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
     """Return the end of the reserved header with the message's key, or `at` if there is none."""
     if end - at < layout.KEY_VALUE or c.load32(p, at) != layout.KEY_KIND - layout.KEY_NAME or p[at + layout.KEY_KIND] != 1:
@@ -99,9 +90,6 @@ def key_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) 
     return at + layout.KEY_VALUE + c.load32(p, at + layout.KEY_SIZE)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def null_end(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload_size: cython.longlong
 ) -> cython.longlong:
@@ -120,9 +108,6 @@ def null_end(
     return at + layout.NULL_BYTES
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_blocks(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, blocks: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
@@ -167,9 +152,6 @@ def list_blocks(
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the headers of a checked block sorted by key, equal keys in their order; return their number."""
     count: cython.longlong = 0
@@ -186,9 +168,6 @@ def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
     return count
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def keep_last(p: cython.p_const_uchar, entries: cython.p_uchar, count: cython.longlong) -> cython.longlong:
     """Remove all but the last header of each key from a sorted list; return the new length."""
     kept: cython.longlong = 0

@@ -8,7 +8,7 @@
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
 OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD that of a sent one. `_LAST` is where the
-last bytes of a reserved key begin, which are compared as a second number.
+last bytes of a reserved key begin: a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations
@@ -56,15 +56,17 @@ _, GROUP_COUNT, GROUP_ORIGIN, GROUP_FRAMES, GROUP_BYTES = positions("q q Q q")
 
 # A Kafka record batch (kafka/batches.py): its number of bytes counts those from RECORDS_EPOCH on, its checksum covers those from
 # RECORDS_CHECKED on.
-_, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED, *_, RECORDS_HEAD = positions(
+_, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED, *_others, RECORDS_HEAD = positions(
     "q i i b I h i q q q h i i"
 )
 
-# A filter's program (stored/filter_scan.py), and the counts of a header's values (stored/summaries.py).
+# A filter's program and the types of its values (stored/filter_scan.py), and the counts of a header's values
+# (stored/summaries.py).
 _, PROGRAM_VALUES, PROGRAM_STEPS, PROGRAM_FIELDS, PROGRAM_BYTES = positions("H H H H")
 _, VALUE_SIGN, VALUE_SOURCE, VALUE_LOW, VALUE_HIGH, VALUE_TEXT, VALUE_BYTES = positions("B B B 5x Q Q 8s")
 _, STEP_TEST, STEP_FIRST, STEP_SECOND, STEP_COUNT, STEP_BYTES = positions("B B H H H")
 _, NAME_SIZE, NAME_BYTES = positions("I I")
+NULL, WHOLE, FLOAT, BOOLEAN, TEXT, OPAQUE = range(6)
 _, COUNT_OPAQUE, COUNT_FALSE, COUNT_TRUE, COUNT_WHOLES, COUNT_FLOATS, COUNT_NANS, COUNT_TEXTS, COUNT_LISTED, COUNT_HASHES = (
     positions("Q Q Q Q Q Q Q Q Q")
 )
@@ -82,8 +84,8 @@ _, SLOT_HASH_HIGH, SLOT_UNTIL, SLOT_BYTES = positions("Q Q Q")
 # check of sends, which continues later; of listed header blocks; of a filter's scan.
 _, _, _, NOTED_COUNT, NOTED_END, NOTED_LAST, _ = positions("q q q q q q")
 MADE_ROWS_END, MADE_UNTIL = NOTED_COUNT, NOTED_LAST
-*_, CHECK_ROW, CHECK_START, CHECK_AT, CHECK_MESSAGES, CHECK_CRC, CHECK_BYTES = positions("q q q q q q q q q q q")
+*_others, CHECK_ROW, CHECK_START, CHECK_AT, CHECK_MESSAGES, CHECK_CRC, CHECK_BYTES = positions("q q q q q q q q q q q")
 _, _, _, BLOCKS_COUNT, BLOCKS_HEADERS, BLOCKS_SIZE, BLOCKS_MOST, BLOCKS_BYTES = positions("q q q q q q q")
-*_, SCAN_AT, SCAN_RUNS, SCAN_COUNT, SCAN_TAKEN, SCAN_SCANNED, SCAN_FAILED, SCAN_LAST, SCAN_BYTES = positions(
+*_others, SCAN_AT, SCAN_RUNS, SCAN_COUNT, SCAN_TAKEN, SCAN_SCANNED, SCAN_FAILED, SCAN_LAST, SCAN_BYTES = positions(
     "q q q q q q q q q Q"
 )

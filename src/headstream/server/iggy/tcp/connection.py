@@ -168,7 +168,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._frames.is_vsr and not isinstance(self._responder, VsrResponder):
             self._change_protocol()
         if not frames:
-            self._settle()
+            self._continue()
             return
         self._todo, self._at = frames, 0
         if self._wait is not None:  # a further request ends the wait
@@ -239,7 +239,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._wait is not None:
             self._end_wait()
         elif not self.is_busy:
-            self._settle()
+            self._continue()
 
     def abort(self) -> None:
         """Close at once."""
@@ -293,7 +293,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._switch.pause()
             self._hand_over(responder, code, payload)
         else:
-            self._settle()
+            self._continue()
 
     def _answer(self, responder: Responder, code: int, payload: memoryview) -> list[BytesLike]:
         """Return the response to a request, and count it."""
@@ -332,7 +332,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._write(pieces, sum(map(len, pieces)))
         self._switch.close()
 
-    def _settle(self) -> None:
+    def _continue(self) -> None:
         """Continue while no request is running: with more frames, more bytes, or the end."""
         if self._is_lost or self._is_full or self.is_busy or self._memory.is_waiting or self._switch.is_over():
             return
@@ -361,7 +361,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._switch.go_on_alone()
             if not self._memory.hold_requests(frames.needed_bytes):
                 self._wait_for_memory()
-            elif not self._switch.yields(self._shared.rounds, self._settle) and self._switch.resume():
+            elif not self._switch.yields(self._shared.rounds, self._continue) and self._switch.resume():
                 self._timeouts.begin_again(self._loop.time())
         elif self._is_leaving:
             self._switch.close()

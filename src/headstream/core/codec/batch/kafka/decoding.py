@@ -147,9 +147,6 @@ def _decode_rows(
     return dropped
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def decode_row(
     begin: cython.longlong,
     end: cython.longlong,

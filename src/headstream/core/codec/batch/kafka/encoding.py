@@ -120,9 +120,6 @@ def _write_kinds(
     return to
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_row(
     p: cython.p_const_uchar,
     at: cython.longlong,

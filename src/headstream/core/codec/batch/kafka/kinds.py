@@ -21,9 +21,6 @@ ENTRY_BYTES = cython.declare(cython.longlong, layout.KINDS_BYTES)
 FALLBACK = cython.declare(cython.longlong, -2)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_entries(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the entries of hs.kinds; return their number, or -2 for more than 64.
 
@@ -92,9 +89,6 @@ def _is_key(
     return key == key_end
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def kind_of(
     j: cython.longlong,
     begin: cython.longlong,

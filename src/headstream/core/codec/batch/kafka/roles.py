@@ -87,9 +87,6 @@ def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
     return 1 if word in (SPRING_DLT, SPRING_ATTEMPT, CONNECT, CLOUD_EVENTS) else 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def find_roles(
     begin: cython.longlong,
     end: cython.longlong,

@@ -19,10 +19,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch import layout
 
-WHOLE = cython.declare(cython.int, 1)
-FLOAT = cython.declare(cython.int, 2)
-BOOLEAN = cython.declare(cython.int, 3)
-TEXT = cython.declare(cython.int, 4)
 
 FALSE = cython.declare(cython.int, 0)
 TRUE = cython.declare(cython.int, 1)
@@ -80,9 +76,6 @@ def _order_of_texts(
     return (order > 0) - (order < 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
@@ -92,22 +85,22 @@ def order_of(
     order: cython.int
     if first == 0 or second == 0:
         return ONE_IS_NULL
-    if first == WHOLE and second == WHOLE:
+    if first == layout.WHOLE and second == layout.WHOLE:
         return _order_of_wholes(v, a, b)
-    if first == TEXT and second == TEXT:
+    if first == layout.TEXT and second == layout.TEXT:
         return _order_of_texts(p, q, v, a, b)
-    if first == BOOLEAN and second == BOOLEAN:
+    if first == layout.BOOLEAN and second == layout.BOOLEAN:
         return (v[a + layout.VALUE_LOW] > v[b + layout.VALUE_LOW]) - (v[a + layout.VALUE_LOW] < v[b + layout.VALUE_LOW])
-    if first == FLOAT and second == FLOAT:
+    if first == layout.FLOAT and second == layout.FLOAT:
         return numbers.compare_floats(numbers.load_double(v, a + layout.VALUE_LOW), numbers.load_double(v, b + layout.VALUE_LOW))
-    if first == WHOLE and second == FLOAT:
+    if first == layout.WHOLE and second == layout.FLOAT:
         return numbers.compare_whole_to_float(
             v[a + layout.VALUE_SIGN] != 0,
             c.load64(v, a + layout.VALUE_LOW),
             c.load64(v, a + layout.VALUE_HIGH),
             numbers.load_double(v, b + layout.VALUE_LOW),
         )
-    if first == FLOAT and second == WHOLE:
+    if first == layout.FLOAT and second == layout.WHOLE:
         order = numbers.compare_whole_to_float(
             v[b + layout.VALUE_SIGN] != 0,
             c.load64(v, b + layout.VALUE_LOW),
@@ -194,7 +187,7 @@ def _like(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
     """Return the truth value of LIKE for a value and a pattern."""
-    if v[a] != TEXT:
+    if v[a] != layout.TEXT:
         return UNKNOWN if v[a] == 0 else FAILED
     begin: cython.longlong = c.load64_signed(v, a + layout.VALUE_LOW)
     pattern: cython.longlong = c.load64_signed(v, b + layout.VALUE_LOW)
@@ -235,9 +228,6 @@ def _is_in(
     return found
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def run_steps(
     p: cython.p_const_uchar,
     q: cython.p_const_uchar,
@@ -280,7 +270,7 @@ def run_steps(
             elif operation == 3:  # IS_NULL
                 v[top] = v[first] == 0
             elif operation == 4:  # TRUTH
-                v[top] = v[first + layout.VALUE_LOW] if v[first] == BOOLEAN else UNKNOWN if v[first] == 0 else FAILED
+                v[top] = v[first + layout.VALUE_LOW] if v[first] == layout.BOOLEAN else UNKNOWN if v[first] == 0 else FAILED
             else:  # CONSTANT
                 v[top] = test
     return v[top]

@@ -53,9 +53,6 @@ COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
 STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Return the byte position after a message, computed from its lengths, or a fault."""
     length: cython.longlong
@@ -71,9 +68,6 @@ def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, 
     return at + length
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def masked(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
 ) -> cython.uint:
@@ -161,9 +155,6 @@ def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longl
     return at
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def take_at(
     p: cython.p_const_uchar,
     at: cython.longlong,

@@ -122,9 +122,6 @@ def _check_headers(
     return total
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def scan_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
     """Return the number of messages of a sent batch, or a fault; the number of messages before it is noted."""
     at: cython.longlong = 0
@@ -182,9 +179,6 @@ def _finish(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: c
     return crc
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def store_sent(
     p: cython.p_const_uchar,
     size: cython.longlong,

@@ -55,11 +55,6 @@ KEPT = cython.declare(cython.longlong, 6)
 LISTED = cython.declare(cython.longlong, 64)
 COUNTS = cython.declare(cython.longlong, layout.COUNT_HASHES + 8 * 64)
 
-NULL = cython.declare(cython.int, 0)
-WHOLE = cython.declare(cython.int, 1)
-FLOAT = cython.declare(cython.int, 2)
-BOOLEAN = cython.declare(cython.int, 3)
-TEXT = cython.declare(cython.int, 4)
 
 HASH_KEY = cython.declare(cython.ulonglong, 0x4845_4144_5354_5245)
 KEY_OF_NUMBERS = cython.declare(cython.ulonglong, 1)
@@ -179,21 +174,21 @@ def _note(
     counts: cython.longlong = COUNTS * i
     listed: cython.longlong = kept + KEPT * VALUE
     kind: cython.int = v[value]
-    if kind == NULL:
+    if kind == layout.NULL:
         _count(s, counts)
         return
-    if kind == BOOLEAN:
+    if kind == layout.BOOLEAN:
         _count(s, counts + layout.COUNT_FALSE + 8 * v[value + layout.VALUE_LOW])
         return
-    if kind == FLOAT and order_of(p, q, v, value, value) != 0:
+    if kind == layout.FLOAT and order_of(p, q, v, value, value) != 0:
         _count(s, counts + layout.COUNT_NANS)
         return
-    if kind == WHOLE:
+    if kind == layout.WHOLE:
         counts += layout.COUNT_WHOLES
-    elif kind == FLOAT:
+    elif kind == layout.FLOAT:
         counts += layout.COUNT_FLOATS
         kept += 2 * VALUE
-    elif kind == TEXT:
+    elif kind == layout.TEXT:
         counts += layout.COUNT_TEXTS
         kept += 4 * VALUE
     else:
@@ -207,31 +202,19 @@ def _note(
     elif order_of(p, q, v, value, kept + VALUE) == 1:
         _keep(v, value, kept + VALUE)
     _count(s, counts)
-    if kind != TEXT:
+    if kind != layout.TEXT:
         siphash128(v, value, layout.VALUE_TEXT, HASH_KEY, KEY_OF_NUMBERS, h)
-    elif v[value + layout.VALUE_SOURCE] == 2:
-        siphash128(
-            v,
-            c.load64_signed(v, value + layout.VALUE_LOW),
-            c.load64_signed(v, value + layout.VALUE_HIGH),
-            HASH_KEY,
-            KEY_OF_TEXTS,
-            h,
-        )
     else:
-        siphash128(
-            p,
-            c.load64_signed(v, value + layout.VALUE_LOW),
-            c.load64_signed(v, value + layout.VALUE_HIGH),
-            HASH_KEY,
-            KEY_OF_TEXTS,
-            h,
-        )
+        begin: cython.longlong = c.load64_signed(v, value + layout.VALUE_LOW)
+        text: cython.p_const_uchar = p
+        if v[value + layout.VALUE_SOURCE] == 2:
+            text = v
+        siphash128(text, begin, c.load64_signed(v, value + layout.VALUE_HIGH), HASH_KEY, KEY_OF_TEXTS, h)
     low: cython.ulonglong = c.load64(h, 0)
     step: cython.ulonglong = c.load64(h, layout.SLOT_HASH_HIGH) | 1
     mask: cython.ulonglong = 8 * bloom_bytes - 1
     bit: cython.ulonglong = low
-    if kind != FLOAT:
+    if kind != layout.FLOAT:
         for _ in range(hashes):
             b[bloom_bytes * i + ((bit & mask) >> 3)] |= 1 << (bit & 7)
             bit += step

@@ -171,9 +171,6 @@ def _encode_char(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar
     return to + 4
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_value(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
@@ -207,9 +204,6 @@ def encode_value(
     return _encode_bytes(BINARY, p, at, size, q, to)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_object(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
@@ -246,9 +240,6 @@ def encode_object(
         width = _width_of(end - begin)  # the estimate was on the wrong side of a boundary: repeat
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_keys(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:

@@ -69,9 +69,6 @@ def _is_less(
     return high < limit_high or (high == limit_high and low < limit_low)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def write_whole(
     p: cython.p_const_uchar,
     kind: cython.int,
