@@ -228,6 +228,7 @@ class App:
             for _ in range(handler.concurrency):
                 member = Member(handler, log, producer)
                 self._members.append(member)
+                self._open.push_async_callback(member.consumer.close, commit=False)  # also if a cancellation ends begin()
                 self._tasks.append(await member.begin())
         if self._is_stopping:  # a signal came while the consumers were opened
             self.stop()
@@ -238,6 +239,10 @@ class App:
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
+            for task in self._tasks:  # those that a cancellation leaves: their messages are delivered again
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
             tasks, self._tasks, self._members, self._log = self._tasks, [], [], None
             self._is_stopping = False
             await self._open.aclose()

@@ -182,7 +182,10 @@ class SharedReading(Reading, LeaseSettler):
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
         message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
-        return message if message is not None and (message.partition, message.offset) == (partition, offset) else None
+        if message is not None and (message.partition, message.offset) != (partition, offset):  # the deferred one is not decoded
+            self.put_back([message])
+            return None
+        return message
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
