@@ -23,7 +23,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import MAX_PREC, Context, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -66,7 +66,8 @@ _MEANINGS: Final = {
     _VARIABLE: "NUMERIC",
 }
 _UNITS: Final = {"Micro": "us", "Nano": "ns"}
-_WIDE: Final = Context(prec=2000)
+_WIDE: Final = Context(prec=MAX_PREC)
+"""Exact: PostgreSQL's numbers have up to 147,455 digits."""
 
 
 @dataclass(frozen=True, slots=True)

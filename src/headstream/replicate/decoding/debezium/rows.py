@@ -420,6 +420,8 @@ def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool
     """Return which keys begin as one of them does; if it is not an object, all that are none."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
+    if head.endswith(b'":'):  # without a schema, the keys of another number of columns begin so too
+        alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
     elif not head:

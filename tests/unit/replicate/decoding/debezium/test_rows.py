@@ -145,6 +145,23 @@ def test_a_key_that_cannot_be_read_rejects_its_message_unless_the_settings_name_
     assert [("_hs_old.id" in row) for row in rows_of(declared)] == [True] * 3
 
 
+def test_keys_of_one_batch_have_their_own_columns_when_the_primary_key_has_changed(tmp_path: Path) -> None:
+    values = [envelope("c", {"id": number, "no": number}, lsn=number) for number in (1, 2, 3)]
+    decoded = decode(tmp_path, *values, keys=[key_of(id=1), key_of(id=2, no=2), key_of(id=3)])
+    assert {row["id"]: "_hs_old.no" in row for row in rows_of(decoded)} == {1: False, 2: True, 3: False}
+
+
+def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
+    digits = "123456789" * 500
+    content = base64.b64encode(int(digits[:4000]).to_bytes(2000, "big")).decode()
+    fields = [{"type": "int64", "field": "id"}, {
+        "type": "struct", "field": "n", "name": "io.debezium.data.VariableScaleDecimal",
+        "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
+    }]  # fmt: skip
+    (row,) = rows_of(decode(tmp_path, envelope("c", {"id": 1, "n": {"scale": 3, "value": content}}, fields=fields, lsn=1)))
+    assert row["n"] == f"{digits[:3997]}.{digits[3997:4000]}"
+
+
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
     values = [b'{"ts_ms":1}', b'{"source":{},"databaseName":"x","ddl":"drop"}', envelope("c", {"id": 1}, lsn=1), envelope("m")]
     rules = TableRules(exclude=("shop.kit",))
