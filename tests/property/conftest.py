@@ -8,6 +8,7 @@ from tests.support.replicate.plain_engine import merge_strategy, parametrize_str
 
 __all__ = ["merge_strategy"]
 
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.path.name.startswith("test_replicate_"):
         parametrize_strategies(metafunc, ["auto" if "folds" in metafunc.definition.path.name else "rewrite"])
