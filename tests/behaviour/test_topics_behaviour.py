@@ -96,12 +96,8 @@ def test_a_commit_of_one_message_commits_its_partition_up_to_it(log: hs.Client) 
         with pytest.raises(hs.InvalidInputError, match="from no topic"):
             consumer.commit(hs.Message(payload=b"x"))
         consumer.close(commit=False)
-    with log.consumer("shop/orders", group="billing", timeout_ms=1000) as consumer:
-        assert sorted(message.payload or b"" for message in consumer.poll(timeout_ms=10_000) + consumer.poll()) == [
-            b"2",
-            b"3",
-            b"other",
-        ]
+    with log.consumer("shop/orders", group="billing", timeout_ms=60_000) as consumer:
+        assert sorted(next(consumer).payload or b"" for _ in range(3)) == [b"2", b"3", b"other"]
 
 
 def test_a_commit_of_one_message_by_a_consumer_of_several_topics_goes_to_its_topic(log: hs.Client) -> None:

@@ -127,4 +127,4 @@ class BrokenLinks:
         self._listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)

@@ -157,10 +157,10 @@ def disorder(batches):
 
 spark = session(master="local[2,4]", quick_start=True, config={"spark.ui.enabled": "false"})
 frame = (spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
-    .option("headers", "array").option("maxOffsetsPerTrigger", "150").load().select("key", "payload", "headers", "id"))
+    .option("headers", "array").option("maxOffsetsPerTrigger", "225").load().select("key", "payload", "headers", "id"))
 mixed = frame.mapInArrow(disorder, frame.schema)
 served = (spark.readStream.format("headstream").option("url", server)
-    .option("subscribe", "shop/orders").option("headers", "array").option("maxOffsetsPerTrigger", "150").load()
+    .option("subscribe", "shop/orders").option("headers", "array").option("maxOffsetsPerTrigger", "225").load()
     .select("key", "payload", "headers", "id").mapInArrow(disorder, frame.schema))
 queries = [
     mixed.writeStream.format("headstream").option("url", url).option("topic", "shop/copy")

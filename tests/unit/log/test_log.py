@@ -129,7 +129,7 @@ def test_wait_ends_when_the_log_is_closed() -> None:
     thread.start()
     waiting.wait()
     close_log(log)
-    thread.join(5)
+    thread.join(60)
     assert len(errors) == 1
 
 
@@ -169,9 +169,9 @@ def test_wait_ends_when_the_partition_is_dropped(tmp_path: Path) -> None:
     directory = log.partition_directory(topic, 1)
     thread = threading.Thread(target=log.wait, args=([directory], is_there, 30, time.monotonic))
     thread.start()
-    assert looked.wait(10)
+    assert looked.wait(60)
     delete_topic(log, topic)
-    thread.join(10)
+    thread.join(60)
     assert notified == [{directory}, {directory}]
     close_log(log)
 

@@ -229,4 +229,4 @@ def test_poll_costs_what_it_looks_at_when_a_partition_has_200_000_exceptions(ser
 
     assert log.states.next_exception(topic, 1, 150) == 150
     for offset in (0, 95, 1000):
-        assert min(measure(offset) for _ in range(5)) < 0.02  # reading 200,000 rows takes ten times as long
+        assert min(measure(offset) for _ in range(5)) < 0.08  # reading 200,000 rows takes ten times as long
