@@ -120,7 +120,7 @@ class Track:
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Record that a message is done; return those that waited for it and for no other, ascending; `is_reported`: the log knows."""
+        """Record that a message is done, and return those that waited for it alone, ascending; `is_reported`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
