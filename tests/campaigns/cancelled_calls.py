@@ -25,6 +25,7 @@ _GROUP: Final = "cancelling"
 _PASSWORD: Final = "a password"
 _MESSAGES: Final = 6
 _SENDS: Final = 60
+_KINDS: Final = ("send", "send", "send", "send_and_wait", "send_many", "flush", "stats", "receipt")
 _CHANGING: Final = ("ping", "snapshot", "stats", "clients", "client", "me", "group_deliveries", "message_story")
 """Calls whose results have times or counts that change."""
 
@@ -39,7 +40,9 @@ class _Calls:
         self.stream = stream
         self.topic = f"{stream}/a"
 
-    async def _change(self, call: Callable[[], Awaitable[Any]], seen: Callable[[], Awaitable[Any]], after: Any, *name: Any) -> None:
+    async def _change(
+        self, call: Callable[[], Awaitable[Any]], seen: Callable[[], Awaitable[Any]], after: Any, *name: Any
+    ) -> None:
         """Cancel a call that changes something, and make it unless it was made.
 
         Args:
@@ -60,7 +63,7 @@ class _Calls:
             assert self.log.first_partition == 0, name[1]
 
     async def _read(self, owner: Any, name: str, *arguments: Any, **options: Any) -> Any:
-        """Cancel a call that changes nothing, and return the result of the next one, which equals a result of the cancelled one."""
+        """Cancel a call that changes nothing, and return the result of the next one, which is the same."""
         try:
             result = await self.call(owner, name, *arguments, **options)
             again = await getattr(owner, name)(*arguments, **options)
@@ -93,13 +96,15 @@ class _Calls:
         await self._change(lambda: log.create_partitions(topic, 1), partitions, 2, log, "create_partitions")
         first = log.first_partition
         for number in range(_MESSAGES):
-            await self._change(lambda: log.send(topic, b"%d" % number, partition=first), count, number + 1, log, "send")
+            send = functools.partial(log.send, topic, b"%d" % number, partition=first)
+            await self._change(send, count, number + 1, log, "send")
         await self._settings()
         await self._states()
         await self._groups()
         found = await self._read(log, "topic", topic)
         assert (found.full_name, found.messages_count) == (topic, _MESSAGES)
-        assert found in await self._read(log, "topics") and found in await log.topics(stream)
+        assert found in await self._read(log, "topics")
+        assert found in await log.topics(stream)
         assert (await self._read(log, "stream", stream)).name == stream
         assert stream in [each.name for each in await self._read(log, "streams")]
         assert (await self._read(log, "explain_filter", "n > 3", topic)) is not None
@@ -241,9 +246,11 @@ class _Calls:
         never: set[bytes] = set()
         await self.call(producer, "__aenter__")
         receipts: list[hs.Receipt] = []
+        kinds: list[str] = []
         while len(certain) < _SENDS:
             names = [b"%d" % (len(sent) + each) + b" " * 200 for each in range(3)]
-            kind = self.call.rng.choice(("send", "send", "send", "send_and_wait", "send_many", "flush", "stats", "receipt"))
+            kinds = kinds or self.call.rng.sample(_KINDS, len(_KINDS))
+            kind = kinds.pop()
             if kind == "send":
                 sent += names[:1]
                 receipt = await self.call.perhaps(self.call.rng.random() < 0.7, producer, "send", names[0])
@@ -256,8 +263,9 @@ class _Calls:
                 sent += names
                 certain.update(names if await self.call(producer, "send_many", names) is not CANCELLED else [])
             elif kind == "receipt" and receipts:
-                await self.call(receipts[-1], "__await__", call=lambda: receipts[-1])
-                assert (await receipts.pop()).offset is not None
+                receipt = receipts.pop()
+                await self.call(receipt, "__await__", call=functools.partial(asyncio.wait_for, receipt, None))
+                assert (await receipt).offset is not None
             elif kind != "receipt":
                 await self.call(producer, kind)
         await self._end(producer)
@@ -267,11 +275,9 @@ class _Calls:
         assert not never & set(stored), f"cancelled and sent: {never & set(stored)}"
 
     async def _end(self, opened: Any) -> None:
-        """Close a producer, client or consumer by a cancelled call and another one."""
-        if self.call.rng.random() < 0.5:
-            await self.call(opened, "close")
-        else:
-            await self.call(opened, "__aexit__", None, None, None)
+        """Close a producer or client by cancelled calls and another one."""
+        await self.call(opened, "__aexit__", None, None, None)
+        await self.call(opened, "close")
         await opened.close()
 
     async def connect(self) -> None:
@@ -282,7 +288,7 @@ class _Calls:
         await self.call(other, "__aenter__")
         assert (await other.topic(topic)).full_name == topic
         consumer = other.consumer(topic, group=_GROUP)
-        await self.call(consumer, "poll")
+        await self.call(consumer, "poll", goes_on=False)
         await self._end(other)
         for call in (other.topics, consumer.poll):
             try:
@@ -312,9 +318,10 @@ class _Calls:
             finally:
                 active -= 1
 
-        for _ in range(4):
-            entered = await self.call(app, "__aenter__", goes_on=False)
-            if entered is not CANCELLED:
+        for turn in range(4):
+            if await self.call(app, "__aenter__", goes_on=False) is not CANCELLED or turn == 3:
+                if app._log is None:
+                    await app.__aenter__()
                 await self.call(app, "wait")
                 await self.call(app, "drain")
                 if await self.call(app, "__aexit__", None, None, None, goes_on=False) is CANCELLED:

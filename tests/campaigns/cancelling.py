@@ -15,6 +15,8 @@ from typing import Any, Final, Literal
 __all__ = ["CANCELLED", "Canceller", "find_coroutines"]
 
 _PACKAGES: Final = ("headstream.client", "headstream.handlers")
+_INTERNAL: Final = ("Worker", "Member")
+"""Classes that users do not have."""
 _PROTOCOLS: Final = ("__aenter__", "__aexit__", "__anext__")
 
 
@@ -83,8 +85,10 @@ def find_coroutines() -> set[str]:
     for package in _PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             for kind in vars(importlib.import_module(module.name)).values():
-                if inspect.isclass(kind) and kind.__module__ == module.name and not kind.__name__.startswith("_"):
-                    found |= {f"{kind.__name__}.{name}" for name in dir(kind) if _is_awaited(kind, name)}
+                if inspect.isclass(kind) and kind.__module__ == module.name and kind.__name__ not in _INTERNAL:
+                    found |= {
+                        f"{kind.__name__}.{name}" for name in dir(kind) if _is_awaited(kind, name) and kind.__name__[0] != "_"
+                    }
     return found
 
 
