@@ -16,8 +16,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["SuiteTimes", "tree_cpu_seconds"]
-
 _STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/campaigns/", "tests/integration/", "tests/property/")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
