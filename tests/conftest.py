@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.lean_spark import java_options
+from tests.support.lean_spark import QUICK, driver_options
 from tests.support.suite_times import SuiteTimes
 from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, mark_repeated_values, take_fewer_examples
 
@@ -24,8 +24,8 @@ settings.load_profile("headstream")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", java_options(lean=False))
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options(lean=config.option.markexpr == FIRST_TIER))
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options(lean=config.option.markexpr == FIRST_TIER))
     path = os.environ.pop("HEADSTREAM_SUITE_TIMES", None)  # a test may run others: their times are part of its own
     if path is not None:
         config.pluginmanager.register(SuiteTimes(Path(path)), "suite-times")

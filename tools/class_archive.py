@@ -11,6 +11,7 @@ wrong, at worst useless.
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import tempfile
@@ -34,13 +35,14 @@ _MAKE_SECONDS: Final = 300
 
 
 def make() -> Path:
-    """Return the archive, creating it if missing or older than the workload below.
+    """Return the archive, creating it if missing or made by another version of this program.
 
     Raises:
         EnvironmentSetupError: no archive was written, or Java, PySpark or the jars are missing.
     """
     target = archive_path(find_java(), find_pyspark(), fetch())
-    if target.is_file() and target.stat().st_mtime > Path(__file__).stat().st_mtime:
+    note, version = target.with_suffix(".version"), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    if target.is_file() and note.is_file() and note.read_text() == version:
         return target
     target.unlink(missing_ok=True)  # a JVM that uses an archive writes none
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +57,7 @@ def make() -> Path:
                 advice="Sessions start without it, a few seconds slower",
             )
         made.replace(target)
+    note.write_text(version)
     return target
 
 

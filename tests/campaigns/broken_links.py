@@ -11,8 +11,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-__all__ = ["BrokenLinks"]
-
 _HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 1 << 14
 _LOOK_S: Final = 0.05

@@ -12,8 +12,6 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 
-__all__ = ["Gate", "run", "send"]
-
 
 def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:

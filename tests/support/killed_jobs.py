@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Job"]
-
 
 class Job:
     """A program in a process group of its own; what it says goes into files, so that it never waits for a reader.

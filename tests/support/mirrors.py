@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import headstream as hs
 
-__all__ = ["COUNT", "KILLS", "POISONED", "TOPIC", "check", "command", "fill", "stored"]
-
 TOPIC = "shop/orders"
 COUNT = 30_000
 PARTITIONS = 3

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 import pytest
 from hypothesis import settings
 
-__all__ = ["FIRST_TIER", "mark_repeated_seeds", "mark_repeated_values", "some_of", "take_fewer_examples"]
-
 FIRST_TIER: Final = "not nightly and not soak"
 """The expression of markers that selects the first tier, as in pyproject.toml."""
 _EXAMPLES_DIVISOR: Final = 4

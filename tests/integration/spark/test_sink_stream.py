@@ -72,7 +72,7 @@ def leftovers(directory: Path) -> list[Path]:
     return [path for name in (STAGED_NAME, INBOX_NAME) for path in (directory / name).rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
+@pytest.mark.parametrize("url", [pytest.param("file", marks=pytest.mark.nightly), "tcp"], indirect=True)
 def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with hs.connect(url) as log:  # the writer, as in a notebook that has made the topics
         log.create_topic("shop/orders", partitions=2)
