@@ -33,7 +33,7 @@ from headstream.errors import (
 )
 from headstream.forks import closed_by_fork, register_for_forks
 
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the existing topics."""
 
 _FIRST_WAIT_MS: Final = 5.0
@@ -80,14 +80,14 @@ class TopicsConsumer(BaseConsumer):
         self._cycle: deque[str] = deque()
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._is_closed = self._is_parents = False
         register_for_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
                     self._add(name)
-            self._look()
+            self._find_topics()
         except BaseException:
             self.close(commit=False)
             raise
@@ -114,13 +114,13 @@ class TopicsConsumer(BaseConsumer):
 
     def _add(self, name: str) -> None:
         if name not in self._consumers:
-            self._consumers[name] = self._make(TopicName.parse(name), self._looked_s > 0)
+            self._consumers[name] = self._make(TopicName.parse(name), self._checked_s > 0)
             self._cycle.append(name)
 
-    def _look(self) -> None:
+    def _find_topics(self) -> None:
         """Start reading topics that newly match a pattern, and drop deleted ones."""
         now_s = time.monotonic()
-        if not self._patterns or (self._looked_s and now_s < self._looked_s + _LOOK_S):
+        if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return
         there = self._list_names()
         for name in there:
@@ -129,7 +129,7 @@ class TopicsConsumer(BaseConsumer):
                     self._add(name)
         for name in set(self._consumers).difference(there):
             self._drop(name)
-        self._looked_s = now_s
+        self._checked_s = now_s
 
     def _matches(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
@@ -158,7 +158,7 @@ class TopicsConsumer(BaseConsumer):
         wait_ms = _FIRST_WAIT_MS
         while True:
             self._check_open()
-            self._look()
+            self._find_topics()
             for _ in range(len(self._cycle)):
                 name = self._cycle[0]
                 self._cycle.rotate(-1)
