@@ -75,7 +75,7 @@ class Topics:
         return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all, in the order of their ids; without those deleted meanwhile."""
+        """Return all topics of one stream, or of all streams, in the order of their ids, without topics deleted meanwhile."""
         streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
         found: list[Topic] = []
         for name in [topic.name for record in streams for topic in record.topics.values()]:

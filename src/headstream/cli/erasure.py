@@ -1,4 +1,4 @@
-"""`headstream erase`: removes messages that match a filter, with their bytes, and lists the places that can still have them."""
+"""`headstream erase`: removes matching messages with their bytes, and lists the places that can still contain them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ELSEWHERE: Final = (
     "dead_letters",
     multiple=True,
     metavar="TOPIC",
-    help="Erase the copies of the matching messages in this dead-letter topic too; repeatable.",
+    help="Also erase the copies of the matching messages in this dead-letter topic; repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Only report the messages that would be erased.")
 @yes_option
@@ -47,10 +47,10 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state: no file of the log has their bytes afterwards.
+    """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes. The
 
-    The segments that have them are rewritten; offsets stay. Messages that arrive meanwhile are not examined. An interrupted
-    erasure is finished by running the command again. A message that the filter cannot be applied to stays, and is counted as
+    segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined. To
+    finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted as
     failed; with --on-filter-error raise it stops the command before anything is changed.
 
     \b

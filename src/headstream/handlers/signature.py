@@ -51,7 +51,7 @@ class _Header:
             return self.default
         if self.kind is not None and not isinstance(value, self.kind):
             raise HeaderError(
-                f"the header {self.key!r} is {value.kind_name}, and {self.kind.__name__.rstrip('_')} was expected",
+                f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
                 advice="Send it with that kind, or write hs.HeaderValue for any kind",
             )
@@ -155,7 +155,7 @@ class Signature:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
             raise InvalidInputError(
-                "produce= sends what the handler returns, and its signature does not say what that is",
+                "produce= sends the handler's result, and the handler has no return annotation",
                 where=self.where,
                 advice="Annotate the result, as in `-> Invoice`, or leave out produce=",
             )

@@ -61,7 +61,7 @@ def _make(part: str) -> object:
         error.where = error.where or _WHERE
         raise
     except Exception as error:
-        raise InvalidOptionError(f"{name} cannot be made: {type(error).__name__}: {error}", where=_WHERE) from error
+        raise InvalidOptionError(f"{name} cannot be created: {type(error).__name__}: {error}", where=_WHERE) from error
     if policy:
         found = guard(found, on_error=policy.get("on_error", "dead_letter"), dead_letter=policy.get("dead_letter"))
     return found

@@ -84,10 +84,10 @@ def _unzlib(data: bytes) -> bytes:
     try:
         payload = stream.decompress(data, MAX_BATCH_BYTES + 1)
     except zlib.error as error:
-        raise InvalidInputError(f"the payload is not zlib's: {error}") from None
+        raise InvalidInputError(f"the payload is not zlib data: {error}") from None
     _check_size(payload)
     if not stream.eof or stream.unused_data:
-        raise InvalidInputError("the payload is not one whole stream of zlib")
+        raise InvalidInputError("the payload is not one complete zlib stream")
     return payload
 
 
@@ -97,7 +97,7 @@ def _unzstd(data: bytes) -> bytes:
         stream = library.ZstdDecompressor().stream_reader(data)
         payload = bytes(stream.read(MAX_BATCH_BYTES + 1))
     except library.ZstdError as error:
-        raise InvalidInputError(f"the payload is not zstd's: {error}") from None
+        raise InvalidInputError(f"the payload is not zstd data: {error}") from None
     _check_size(payload)
     return payload
 

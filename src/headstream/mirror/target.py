@@ -150,7 +150,7 @@ class TargetTopic:
             self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)
 
     def flush(self) -> None:
-        """Wait until everything sent is stored, in its state."""
+        """Wait until all sent messages are stored, in its state."""
         self._producer.flush()
         wanted: dict[tuple[int, int], list[int]] = {}
         for receipt, state in self._states:

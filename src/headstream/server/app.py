@@ -248,7 +248,7 @@ class ServerApp:
             note(logging.WARNING, "kafka.anonymous_user does not exist: clients without a login are refused", user=name)
             return
         raise InvalidOptionError(
-            f"other machines could do everything without a login: {name!r} is the root user",
+            f"other machines could do everything without logging in: {name!r} is the root user",
             where="kafka.anonymous_user",
             advice="Create a user with the permissions that these clients need, or listen on 127.0.0.1",
         )

@@ -255,4 +255,4 @@ def _draw_change(state: _TableState, random: Random, *, key_changes: bool) -> li
         if chance < share:
             return [state.update(random) if draw is _TableState.change_key and not key_changes else draw(state, random)]
         chance -= share
-    raise AssertionError("the shares sum to 1")
+    raise AssertionError("the shares must sum to 1")

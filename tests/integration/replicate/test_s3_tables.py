@@ -214,7 +214,7 @@ def test_a_table_in_or_around_another_is_refused_and_its_changes_wait(server: S3
     assert "would be in that of another table" in work.processor.health.failing["kit", "part"].reason
     assert work.ledger.waiting().count == 1
     work.close()
-    with pytest.raises(ReplicateError, match="would be around that of another table, s3://"):
+    with pytest.raises(ReplicateError, match="would be around the directory of another table, s3://"):
         Owner("mine", tmp_path).claim(place)
 
 

@@ -132,7 +132,7 @@ class Rights:
             self._check("send")
 
     def poll_somewhere(self) -> None:
-        """Poll messages of some topic, whichever it is."""
+        """Poll messages of at least one topic."""
         if not any("poll" in rights for rights in (*self._streams.values(), *self._topics.values())):
             self._check("poll")
 

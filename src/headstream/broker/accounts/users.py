@@ -240,7 +240,7 @@ class Users:
                 self._put(replace(now.record, scram=scram))
 
     def verifier(self, name: str, mechanism: str) -> Verifier:
-        """Return a user's verifier; for a user without one, known or not, return one that no password matches."""
+        """Return a user's verifier or, if there is none, a verifier that no password matches."""
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)

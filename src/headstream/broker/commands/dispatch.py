@@ -174,8 +174,8 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics are informed that one does not exist. Others receive the same error for a
-        missing one as for one they have no right to, so that they cannot probe names.
+        Only users with a right to all streams or topics receive an error that says that a name does not exist. For all other
+        users a missing name and a forbidden name give the same error, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
             return error

@@ -38,7 +38,7 @@ class _FoundTopics:
 
 
 class TopicLookup:
-    """Finds streams and topics; caches what it finds until a stream or topic changes. Any thread."""
+    """Finds streams and topics; caches the results until a stream or topic changes. Any thread."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -1,8 +1,8 @@
 """ConnectionGroups: the connections in each consumer group of existing clients, and their partitions.
 
-Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0, is for
-member i modulo their count, in the order they joined. A member that names no partition polls its own in turn. Groups with
-sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
+Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0,
+belongs to member i modulo the number of members, in the order in which they joined. A member that names no partition polls its
+partitions in turn. Groups with sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ConnectionGroups:
             return share[count % len(share)]
 
     def last_partition(self, client: int, key: GroupKey, partitions: int) -> int | None:
-        """Return a member's last partition in turn, or its first before any poll; else as next_partition()."""
+        """Return the partition that the member polled last, or its first before any poll; else as next_partition()."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:

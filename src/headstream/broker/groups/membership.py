@@ -7,11 +7,10 @@
     membership.leave(7, now)                          it leaves
 
 A partition moves between members when its owner has finished its messages in progress: the partition is
-revoked (Assignment.revoked), and the owner releases it (released). It is taken away
+revoked (Assignment.revoked), and the owner releases it (released). It is revoked - at once from a resting member, which has no
 
-- at once from a resting member: one without messages in progress that reports before it takes more;
-- after the session timeout from a member that does not release it;
-- from a member silent for its session timeout while there are others. It is removed, and can join again.
+messages in progress and reports before it takes more; - after the session timeout from a member that does not release it; - from
+a member that is silent for its session timeout while the group has other members. It is removed, and can join again.
 
 A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
 """
@@ -93,7 +92,7 @@ class GroupMembers:
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Add a member, an existing one without its partitions; the timeout also limits how long it holds revoked ones."""
+        """Add a member; an existing member loses its partitions; the timeout also limits how long it holds revoked ones."""
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)

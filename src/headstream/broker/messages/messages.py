@@ -94,7 +94,7 @@ class Messages:
     """Message commands.
 
     Partitions count from 1. TopicNotFoundError, PartitionNotFoundError if the topic or partition does not exist; commands that
-    write raise LogLockedError if another process is the writer. `tracing` makes spans of appends, None makes none.
+    write raise LogLockedError if another process is the writer. `tracing` records spans of appends; None records no spans.
     """
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
@@ -117,7 +117,7 @@ class Messages:
         """Append a batch to a partition and return the offset of its first message; it is committed then.
 
         If the topic deduplicates, a message whose id occurs among the newest messages of the partition is dropped and
-        acknowledged. The returned offset is that of the first new message, or else the next offset.
+        acknowledged. Returns the offset of the first new message, or the next offset if no message is new.
 
         Args:
             batch: Messages as sent, back to back, at most 64 MiB.
@@ -144,7 +144,7 @@ class Messages:
             retry_timeout_s: Used by network transports; ignored here.
 
         Raises, in addition to send():
-            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+            SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
         """
         backing, log = self._backing, self._backing.writable_log()
 
@@ -197,7 +197,7 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and the number of failed ones among them."""
+        """The number of messages that filters have examined, and how many of these failed."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
@@ -208,7 +208,7 @@ class Messages:
                 other states than available gets the states that messages have for it; see GroupStates.
 
         Raises:
-            ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
+            ConsumersLimitError: the consumer that commits is new, and the user has reached the limit of consumers.
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
@@ -273,7 +273,7 @@ class Messages:
         Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
 
         Args:
-            from_offset: The first offset; expired ones have no bytes.
+            from_offset: The first offset; expired offsets have no bytes.
             size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
         """
         record = self._backing.partition(topic, partition)

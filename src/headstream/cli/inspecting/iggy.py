@@ -210,7 +210,7 @@ def _require_message(reader: FieldReader) -> None:
 
 
 def _walk_headers(reader: FieldReader, size: int, *, may_have_key_kinds: bool = False) -> None:
-    """Read a header block; keys with a kind are tried if keys without one fail."""
+    """Read a header block; keys with a kind are tried if keys without a kind fail."""
     begin, end = reader.at, reader.at + size
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)

@@ -1,4 +1,4 @@
-"""`headstream replicate inspect`: explains Replicate messages, and what is wrong with them.
+"""`headstream replicate inspect`: explains Replicate messages and their errors.
 
 An input is one message, or many:
 

@@ -57,7 +57,7 @@ def open_session(
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
+    """Return the jar sets that the session has or can load; without the missing sets `deltalake` can still merge."""
     from headstream.spark.sessions.jar_sets import SETS
     from headstream.spark.sessions.jars import fetch
     from headstream.spark.sessions.session import lacking_sets

@@ -32,7 +32,7 @@ class FilterInput(NamedTuple):
     """The filter options of a command.
 
     Args:
-        on_error: What happens to a message that the filter cannot be applied to.
+        on_error: How a message is treated to which the filter cannot be applied.
         explains: Whether to show how the filter is evaluated, instead of messages.
         states: The states of the messages to filter; None is all.
     """

@@ -1,4 +1,4 @@
-"""Fetching: what to poll next, which message is next, and which offsets can be committed. Sans-IO.
+"""Fetching: chooses the next poll, the next message, and the offsets that can be committed. Sans-IO.
 
     fetching.next_polls()              where to poll: each partition in turn, with its position
     fetching.feed(polled, messages)    the result of that poll
@@ -8,9 +8,9 @@
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets An offset always refers to the next
 
-An offset is always that of the next message: one past the last that is done. Messages that a poll skipped belong
+message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
@@ -85,7 +85,7 @@ class Fetching:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in progress and no seek is pending: everything is done and committed."""
+        """Whether no message is in progress and no seek is pending: all messages are done and committed."""
         return self._delivered is None and not self._handed_out and not self._done and not self._pending_seeks
 
     @property
@@ -161,7 +161,7 @@ class Fetching:
             self._done[partition] = next_offset
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; finish() marks it as done, as it is at once if it was set aside."""
+        """Return the next message or None; finish() marks it as done. A message that was set aside is done at once."""
         while self._buffer:
             stored, partition, next_offset = self._buffer[0]
             message = stored if self._transforming is None else self._transforming(stored)
@@ -182,7 +182,7 @@ class Fetching:
             self._delivered = None
 
     def apply_seeks(self) -> None:
-        """Make the pending seeks effective, as iteration or a commit does."""
+        """Apply the pending seeks, as iteration or a commit does."""
         if self._pending_seeks:
             self._done.update(self._pending_seeks)
             self._pending_seeks.clear()
@@ -245,7 +245,7 @@ class Fetching:
         return self._handed_out.get(partition)
 
     def release(self) -> None:
-        """Mark all delivered messages as processed, and make the pending seeks effective."""
+        """Mark all delivered messages as processed, and apply the pending seeks."""
         self.apply_seeks()
         self._done.update(self._handed_out)
         self._handed_out.clear()
@@ -290,7 +290,7 @@ class Fetching:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Apply a new assignment; return revoked partitions to release (no message in progress), and new ones for begin().
+        """Apply a new assignment; return revoked partitions to release (no message in progress), and new partitions for begin().
 
         Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
         comes back to it before it was released.

@@ -28,7 +28,7 @@ class ReadingOptions:
 
     Args:
         committer: The group or name to commit for; None commits nothing.
-        partitions: Partitions to read, ascending; None is all, or those that the group assigns.
+        partitions: Partitions to read, ascending; None for all partitions, or the partitions that the group assigns.
         start: Where to begin in a partition without a committed offset; `last` is after the newest message.
         states: State codes to deliver; None is all.
         where: The filter that chooses among them, or None.
@@ -66,7 +66,7 @@ class Reading(ABC):
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has yet to come, so that it can be waited for without asking for it."""
+        """Whether the next message has not arrived yet, so that the consumer can wait without requesting it."""
         return False
 
     @property
@@ -86,7 +86,7 @@ class Reading(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Record that the message of the call before is done, and return the next one if it is buffered, else None."""
+        """Record that the message of the previous call is done, and return the next message if it is buffered, else None."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -98,7 +98,7 @@ class Reading(ABC):
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:
-        """Wait for what can have fetch() find messages; 0 ms only allow the group to reassign partitions."""
+        """Wait until fetch() can find messages; 0 ms only lets the group reassign partitions."""
 
     @abstractmethod
     def hand_out(self, count: int) -> list[ReceivedMessage]:

@@ -1,4 +1,4 @@
-"""Settling: what becomes of single messages, for consumers that remember them: done, failed, or given up."""
+"""Settling: the outcome of single messages (done, failed, or dead-lettered), for consumers that record it."""
 
 from __future__ import annotations
 

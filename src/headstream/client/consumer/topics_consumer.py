@@ -1,6 +1,6 @@
 """TopicsConsumer: one consumer of several topics, including those that match a pattern, as they are created and deleted.
 
-It has a Consumer for each topic, and delivers from those with messages in turn. Patterns
+It has a Consumer for each topic, and delivers in turn from the consumers that have messages. Patterns
 are matched again every few seconds.
 """
 
@@ -53,7 +53,7 @@ class TopicsConsumer(BaseConsumer):
 
     Args:
         names: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
-        make: Creates the consumer of one topic; a topic created since is read from its first message.
+        make: Creates the consumer of one topic; a topic created later is read from its first message.
         list_names: Returns the names of all topics.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
 
@@ -143,7 +143,7 @@ class TopicsConsumer(BaseConsumer):
             consumer.close(commit=False)
 
     def after_fork(self) -> None:
-        """Leave everything to the parent, as each topic's consumer does."""
+        """Leave all members to the parent process, as each topic's consumer does."""
         self._is_parents = self._is_closed = True
 
     def _check_open(self) -> None:
@@ -153,7 +153,7 @@ class TopicsConsumer(BaseConsumer):
             raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
-        """Wait for a consumer with buffered messages, and return the next one in turn."""
+        """Wait until a consumer has buffered messages, and return the next such consumer in turn."""
         until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         wait_ms = _FIRST_WAIT_MS
         while True:
@@ -182,7 +182,7 @@ class TopicsConsumer(BaseConsumer):
             return False
 
     def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
-        """Drop a deleted topic that a pattern matched; raise the error for a named one, or one that only lacks a partition."""
+        """Drop a deleted topic that a pattern matched; raise the error for a topic given by name, or lacking a partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
         is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
         if is_there or not self._matches(name):
@@ -226,7 +226,7 @@ class TopicsConsumer(BaseConsumer):
         """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
 
         Args:
-            timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
+            timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
         """
         self._check_open()
         if not self.is_ready:
@@ -238,7 +238,7 @@ class TopicsConsumer(BaseConsumer):
 
         Args:
             count: Maximum number of messages, at least 1.
-            timeout_ms: How long to wait for the first one, milliseconds or a timedelta.
+            timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
         """
         check_whole("count", count)
         messages: list[ReceivedMessage] = []

@@ -100,7 +100,7 @@ class AsyncProducer:
         return (await self._opened()).stats()
 
     async def flush(self) -> None:
-        """Wait until everything sent is stored; see Producer.flush()."""
+        """Wait until all sent messages are stored; see Producer.flush()."""
         producer = await self._opened()
         if self._worker.is_closed:
             producer.flush()  # which raises ClosedError

@@ -3,7 +3,7 @@
 Over a network the batches are numbered (core/model/producers.py), so that a batch whose response was lost can be retried:
 
     sent                  appended, or a duplicate      the next batch follows
-    connection broke      retried, with its number      until delivery_timeout_ms: then its outcome is unknown
+    connection broke      retried, with its number until delivery_timeout_ms: then its outcome is unknown
     failed, rejected      a new epoch begins, which fences requests of the old one still in flight
 
 A server without numbering receives unnumbered batches: there a broken connection leaves the outcome unknown, unless the

@@ -49,7 +49,8 @@ class SentEncoder:
             raise LimitError(
                 "a message without a key",
                 where=self._name,
-                advice="The topic keeps the last message of each key, so each needs one: pass key=, or disable the compaction",
+                advice="The topic keeps the last message of each key, so each message needs a key: pass key=, or disable "
+                "compaction",
             )
         if type(id) is not int:
             id = message_id_of(id)
@@ -71,7 +72,7 @@ class SentEncoder:
         return message, len(block)
 
     def _check(self, message: bytes) -> None:
-        """Reject a message that the log would reject with its whole batch, while the error can name it."""
+        """Reject a message for which the log would reject the entire batch, while the error can still name the message."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a message of {len(message)} bytes",

@@ -1,9 +1,9 @@
 """Producer: sends messages in batches, in the background.
 
-send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); one thread of the producer's own
-delivers due batches (delivery.py) one after the other. An interrupt (Ctrl-C), which Python delivers to the
-main thread, therefore never hits the middle of an append, and sent messages are flushed after it. Locks and queues here
-are those implemented in C: unlike a Condition, they stay consistent when interrupted.
+send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); a thread of the producer delivers due
+batches (delivery.py) one after the other. Python delivers an interrupt (Ctrl-C) to the main thread, so it never interrupts an
+append, and sent messages are flushed after it. Locks and queues here are implemented in C: unlike a Condition, they stay
+consistent when interrupted.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Producer:
             key: Bytes that choose the partition, and identify the message.
             headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
-            id: Unsigned 128-bit, or a UUID; 0 generates one: in the producer if the topic deduplicates, else in the log.
+            id: Unsigned 128-bit, or a UUID; 0 generates an id: in the producer if the topic deduplicates, else in the log.
             partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes another key than the message's,
                 `hs.Partitioning.balanced()` rotates. The default hashes the message's key, and rotates over all partitions
                 if it has none.
@@ -129,7 +129,7 @@ class Producer:
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
             InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier one.
-            HeadstreamError: earlier messages could not be stored (`error.messages`); this one was not accepted.
+            HeadstreamError: earlier messages could not be stored (`error.messages`); this message was not accepted.
         """
         if self._skips is not None:
             try:
@@ -183,7 +183,7 @@ class Producer:
             messages: Payloads, or Message values, whose payload, key, headers, id and partition are used.
 
         Raises:
-            HeadstreamError: see send(), for the message at which it stops; those before it are sent.
+            HeadstreamError: see send(), for the message at which it stops; the messages before it are sent.
         """
         return [
             self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
@@ -198,10 +198,10 @@ class Producer:
             return self._counts.describe(self._sending.pending_count, self._sending.pending_bytes, self._delivery.producer_id)
 
     def flush(self) -> None:
-        """Wait until everything sent is stored.
+        """Wait until all sent messages are stored.
 
         Raises:
-            HeadstreamError: some messages could not be stored; all others are.
+            HeadstreamError: some messages could not be stored; all other messages are stored.
             ClosedError: the producer is closed.
         """
         with self._lock:
@@ -210,7 +210,7 @@ class Producer:
         self._wait_until_done(last)
 
     def flush_within(self, timeout_s: float) -> bool:
-        """Flush up to a timeout, and return whether everything sent is stored; also on a closed producer.
+        """Flush up to a timeout, and return whether all sent messages are stored; also on a closed producer.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -236,7 +236,7 @@ class Producer:
         """Have the next call raise an error again, because the caller that it was raised for was cancelled.
 
         Args:
-            error: Of failed messages, the last one that was raised; others concern only their call, and are dropped.
+            error: The last raised error about failed messages; other errors concern only their call, and are dropped.
         """
         with self._lock:
             if error is self._raised[0]:

@@ -8,8 +8,8 @@ The partition is the requested one; else it is hashed from the key; else partiti
 that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
 of their messages.
 
-One thread at a time, under the caller's lock. An exception that Ctrl-C raises in between leaves only one
-uncertainty, whether that message was added: a batch is one list entry from creation to settlement, never moved.
+One thread at a time, under the caller's lock. After an exception that Ctrl-C raises in between, it is only unknown whether that
+message was added: a batch is one list entry from creation to settlement, and is never moved.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Sending:
             self._close(batch)
 
     def close_all(self) -> int:
-        """Make all batches due, and return the number of the last one."""
+        """Make all batches due, and return the number of the last batch."""
         for batch in self._batches:
             if not batch.is_closed:
                 self._close(batch)
@@ -225,7 +225,7 @@ class Sending:
         return not self._batches or self._batches[0].number > number
 
     def take(self, now_us: int) -> Batch | None:
-        """Return the next batch that is due, or None; the one taken before must be settled first."""
+        """Return the next batch that is due, or None; the previously taken batch must be settled first."""
         if self._taken is not None:
             return self._taken
         for batch in self._batches:

@@ -1,4 +1,4 @@
-"""The interface between a client and what stores its messages, and its implementations over a network.
+"""The interface between a client and the store of its messages, and its implementations over a network.
 
 transport.py           streams, messages, offsets, groups: what each transport offers
 delivery_transport.py  further commands, of transports with deliveries of single messages

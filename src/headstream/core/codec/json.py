@@ -83,7 +83,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
     for key, json_value in document.items():
         place = f"{where}[{key!r:.60}]"
         if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
-            raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
+            raise DecodeError("a header is an object with the name of a kind, and a value", 0, where=place)
         data = _decode_base64(json_value.get("value"), f"{place}.value")
         try:
             value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`

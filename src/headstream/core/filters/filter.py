@@ -129,7 +129,7 @@ def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     ones."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
-            "the filter names _state, but only available messages are asked for",
-            advice="Ask for more with states=, as in states=None for all",
+            "the filter names _state, but only available messages are requested",
+            advice="Request more with states=, as in states=None for all states",
         )
     return found

@@ -98,7 +98,7 @@ class SettleRequest:
 
     Args:
         begun_until: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
-        member: The member that owns the partition; None for a consumer of partitions of its own.
+        member: The member that owns the partition; None for a consumer outside of a group.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
         is_resting: As for Groups.report().

@@ -211,7 +211,7 @@ class FrameBuffer:
         self._begin, self._need = found.end, found.need
         if found.is_too_long:
             self._fault = DecodeError(
-                "a frame is longer than is allowed",
+                "a frame exceeds the limit",
                 0,
                 found.need,
                 self._most_bytes,

@@ -83,7 +83,7 @@ class Catalog:
         version = self._version()
         if version > VERSION:
             raise LogVersionError(
-                f"the catalog has version {version}, this Headstream reads {VERSION}",
+                f"the catalog has version {version}, but this Headstream reads {VERSION}",
                 where=self._where,
                 advice="Use the Headstream that wrote it, or a newer one",
             )

@@ -236,7 +236,7 @@ class PartitionWriter:
         """Append a batch as append() does, unless its number shows that it was appended before; return its position.
 
         Raises, in addition to append():
-            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+            SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
             ProducersLimitError: too many producers have sent recently; nothing was written.
         """
         size_bytes = check_sent_bytes(sent, self.directory)

@@ -150,10 +150,10 @@ class ProducerStates:
 
     def _refusal(self, number: BatchNumber, expected: int) -> SequenceError:
         return SequenceError(
-            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, "
+            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but"
             f"{expected} is expected",
             where=self._directory,
-            advice="A batch before it is missing, or this one is older than the newest five: begin a new epoch",
+            advice="An earlier batch is missing, or this batch is older than the newest five: begin a new epoch",
         )
 
     def write(self, number: BatchNumber, count: int, first_offset: int, stored: int, timestamp_us: int) -> ProducerEnd:
@@ -187,8 +187,8 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: "
-                    "no other can be remembered now",
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no"
+                    "other producer can be registered now",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished ones",
                 )

@@ -303,7 +303,7 @@ class PartitionFollower:
         if end > self._end_offset:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
-            what = f"offsets {from_offset} to {end} were requested, {self.first_offset} to {self._end_offset} exist"
+            what = f"offsets {from_offset} to {end} were requested, but {self.first_offset} to {self._end_offset} exist"
             advice = "Older ones were dropped by retention or deletion, later ones have not been written"
             raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
         return self._chunks(from_offset, end, size_bytes, where)

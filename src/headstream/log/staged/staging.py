@@ -107,7 +107,7 @@ def _read_members(members: Any) -> Manifest:
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("a part's name leads out of its directory")
+        raise ValueError("a part's name points outside its directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 
@@ -136,7 +136,7 @@ def check_epoch(writer: str, epoch: int) -> None:
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
             f"{writer!r:.60} cannot name a writer",
-            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts 3 a byte of its UTF-8",
+            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts as 3 per byte of its UTF-8",
         )
     if not 0 <= epoch <= MAX_EPOCH:
         raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} is out of range", advice=f"Use 0 to {MAX_EPOCH}")

@@ -90,5 +90,5 @@ def share_with_group(directory: str, group_access: str) -> None:
     raise InvalidOptionError(
         f"group_access is {group_access!r}, and the existing log has a directory of mode {mode:04o}",
         where=directory,
-        advice=f"Change it by hand: chmod {wanted:04o} for it and all directories in it, and the group's rights of all files",
+        advice=f"Run chmod {wanted:04o} for it and all directories in it, and set the group's rights of all files",
     )

@@ -106,8 +106,9 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d on: the group %s has given up message %d, and its copy in the "
-                "dead letter is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the message",
+                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed finally, and its"
+                "dead-letter copy is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
+                "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),
             )
         return True

@@ -147,7 +147,7 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "a checkpoint already exists there, so none can be moved",
+                "a checkpoint already exists there, so another checkpoint cannot be moved to it",
                 where=str(self.place),
                 advice="Run without --checkpoint-from, or name another place",
             )

@@ -170,7 +170,7 @@ def read_record(raw: bytes, where: str) -> Record:
     _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
-            f"the checkpoint has format {form}, this Headstream reads {_FORMAT}",
+            f"the checkpoint has format {form}, but this Headstream reads {_FORMAT}",
             where=where,
             advice="Use the Headstream that wrote it, or a newer one",
         )

@@ -165,7 +165,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
     else:
         text = schema if envelope.schema is None else envelope.schema
         if text is None:
-            raise SchemaError("a data message in Avro without a schema to read it by", where=f"schema {envelope.schema_id}")
+            raise SchemaError("there is no schema to decode the Avro data message", where=f"schema {envelope.schema_id}")
         record = parse_schema(text)
         _sections(record)
         reader = AvroReader(envelope.message)

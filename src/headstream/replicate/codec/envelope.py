@@ -132,7 +132,7 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         schema, table, flat = read_flat(document)
         return Envelope("DT", flat, form="json", table=(schema, table))
     if document.get("magic") != MAGIC.decode():
-        raise DecodeError("a JSON object that is not a Replicate message: no magic 'atMSG', nor data and headers", 0)
+        raise DecodeError("the JSON object is not a Replicate message: it has neither the magic 'atMSG' nor data and headers", 0)
     kind, message, headers = document.get("type"), document.get("message"), document.get("headers")
     if kind not in ("MD", "DT"):
         raise DecodeError(f"an envelope of the unknown type {str(kind)[:40]!r}", 0)

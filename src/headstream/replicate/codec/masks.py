@@ -43,7 +43,7 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
     """
     wanted = set(ordinals)
     if wanted and min(wanted) < 1:
-        raise InvalidInputError(f"a column ordinal of {min(wanted)}: they count from 1")
+        raise InvalidInputError(f"a column ordinal is {min(wanted)}, but ordinals start at 1")
     least = max(1, (max(wanted, default=0) + 7) // 8)
     width = least if width_bytes is None else width_bytes
     if width < least and wanted:

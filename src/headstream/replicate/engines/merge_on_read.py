@@ -144,7 +144,7 @@ class MergeOnRead:
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
-                advice='Delete all but one, or set merge_strategy = "rewrite", which changes each of them alike',
+                advice='Delete all but one, or set merge_strategy = "rewrite", which changes all of them',
             )
         return [part for part in found if len(part.positions)]
 

@@ -225,7 +225,7 @@ def _to_raw(messages: DataFrame) -> DataFrame:
 
 def _from_frame(frame: DataFrame) -> DataFrame:
     if not frame.isStreaming:
-        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Make it by spark.readStream")
+        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Create it with spark.readStream")
     payload = next((name for name in ("value", "payload") if name in frame.columns), None)
     missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
     if missing or payload is None:

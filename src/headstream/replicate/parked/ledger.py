@@ -145,7 +145,7 @@ class Ledger:
             raise StorageError(
                 f"the pipeline's ledger cannot be opened: {error}",
                 where=str(path),
-                advice="Is this the checkpoint of a pipeline that has run?" if read_only else None,
+                advice="Check that this is the checkpoint of a pipeline that has run" if read_only else None,
             ) from error
 
     def close(self) -> None:

@@ -338,7 +338,9 @@ class ReplicatePipeline:
         try:
             self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
-            _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
+            _LOGGER.warning(
+                "the end of the run was not saved in its checkpoint, and the next run repeats the missing part: %s", error
+            )
 
     def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
@@ -350,9 +352,9 @@ class ReplicatePipeline:
             return ReplicateError(
                 what,
                 where=self._config.source,
-                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. For those after it, give "
-                "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
-                "max_messages_per_batch",
+                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. To avoid this in later"
+                "micro-batches, give Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower "
+                "max_bytes_per_batch or max_messages_per_batch",
             )
         found = find_source_fault(error)
         if found is not None:
@@ -376,7 +378,9 @@ class ReplicatePipeline:
             InvalidInputError: it was started before; a pipeline runs once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was started before", advice="Make another one with the same checkpoint")
+            raise InvalidInputError(
+                "this pipeline was already started", advice="Create another pipeline with the same checkpoint"
+            )
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:

@@ -91,8 +91,8 @@ class StoppedTables:
                 raise ReplicateError(
                     text,
                     where=owner,
-                    advice="They belong to no table. Nothing of this micro-batch was dead-lettered. Correct its cause and run "
-                    "again; or raise max_dead_rate, and they go to the dead letter",
+                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and"
+                    "run again; or raise max_dead_rate to dead-letter them",
                 )
             self._stop(owner, text)
 

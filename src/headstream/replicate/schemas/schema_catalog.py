@@ -176,7 +176,7 @@ class SchemaCatalog:
         """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
 
         Raises:
-            SchemaError: several tables have the id, and the topic does not decide which one is meant.
+            SchemaError: several tables have the id, and the topic does not identify the table.
         """
         entry = self._schema_store.find(schema_id)
         if entry is None or topic is None:
@@ -192,7 +192,7 @@ class SchemaCatalog:
             return fitting[0]
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
-            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not decide which one is meant",
+            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not identify the table",
             advice="Name the topic's table: topic_tables; then redrive the message",
         )
 

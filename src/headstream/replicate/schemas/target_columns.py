@@ -61,7 +61,7 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
                 advice="Give it another name: rename_columns",
             )
         if wanted is not None and name != wanted:
-            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: there is one of that name")
+            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")
         if wanted is None and name != column.name:
             findings.append(f"the column {column.name!r} is called {name!r}, since another one differs from it only in case")
     named = tuple(replace(column, name=names[column.name]) for column in chosen)

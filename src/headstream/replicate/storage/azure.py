@@ -209,7 +209,9 @@ def _emulator_settings(url: str) -> dict[str, str]:
     is_encrypted = parts.scheme == "https"
     if parts.path.strip("/"):
         raise InvalidOptionError(
-            "Spark takes no path in the endpoint of a store of Azure's kind", where="storage", advice="Write https://host:port"
+            "Spark does not accept a path in the endpoint of an Azure-compatible store",
+            where="storage",
+            advice="Write https://host:port",
         )
     settings = {
         "fs.azure.abfs.endpoint": f"{parts.hostname}:{parts.port or (443 if is_encrypted else 80)}",

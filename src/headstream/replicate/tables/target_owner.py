@@ -114,9 +114,10 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
     """Reject a new table whose place contains, or is inside, another table's: a table without a schema, named as a schema."""
     for other in [place for place in (outer, *inner) if has_table(place)]:
         raise ReplicateError(
-            f"the table's directory would be {'in' if other == outer else 'around'} that of another table, {other}",
+            f"the table's directory would be {'in' if other == outer else 'around'} the directory of another table, {other}",
             where=str(path),
-            advice="Give one of them another target (tables, target): a vacuum of the outer one would delete the other's files",
+            advice="Give one of them another target (tables, target): a vacuum of the outer table would delete the inner table's "
+            "files",
         )
 
 

@@ -207,7 +207,7 @@ def load_config(
     given += [GivenValue(key, value, "the command line") for key, value in (options or {}).items()]
     if is_fresh and not any(each.key == "system.path" for each in given):
         raise InvalidOptionError(
-            "--fresh removes the log of a directory that is named", advice="Name it, as in --data DIR, or leave --fresh out"
+            "--fresh requires an explicit directory", advice="Name it, as in --data DIR, or leave --fresh out"
         )
     read_from = tuple(each for each in (path, env_path) if each is not None)
     return replace(_Loader(given).load(), read_from=read_from, is_fresh=is_fresh)
@@ -339,7 +339,7 @@ class _Loader:
     def _runtime(self) -> str:
         name: str = self._values["system.runtime.path"]
         if not name or "/" in name or name.startswith("."):
-            raise InvalidOptionError("a plain name of a directory is required", where="system.runtime.path")
+            raise InvalidOptionError("the name of a directory, without a path, is required", where="system.runtime.path")
         return name
 
     def _tcp(self) -> TcpSettings:
@@ -439,7 +439,7 @@ class _Loader:
         value = self._values
         name, password = value["headstream.root_username"], value["headstream.root_password"]
         if bool(name) != bool(password):
-            raise InvalidOptionError("the root user's name and password are given both or not at all", where="root_username")
+            raise InvalidOptionError("the root user's name and password must be given together", where="root_username")
         given = {}
         if name:
             check_username(name)

@@ -56,9 +56,9 @@ class TokenSettings:
         least = _KEY_BYTES[self.algorithm]
         if len(self.secret) < least:
             raise InvalidInputError(
-                f"a secret for {self.algorithm} has {least} bytes or more, this one has {len(self.secret)}",
+                f"a secret for {self.algorithm} needs at least {least} bytes, but this secret has {len(self.secret)}",
                 where="http.jwt",
-                advice=f"Take {least} random bytes",
+                advice=f"Use {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
             raise InvalidInputError("times of access tokens must be 0 s or more, the expiry 1 s or more", where="http.jwt")
@@ -87,7 +87,7 @@ class CorsSettings:
         for origin in self.allowed_origins:
             if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
                 raise InvalidInputError(
-                    f"{origin!r} is not an origin that a browser sends and one site has",
+                    f"{origin!r} is not the origin of one site as browsers send it",
                     where="http.cors.allowed_origins",
                     advice="Write scheme, host and port in lower case, as in https://page.example or http://localhost:5173",
                 )

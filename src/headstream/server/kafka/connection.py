@@ -343,7 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api.request.is_flexible(head.version):
             at = skip_tags(frame, at)
         if head.api_key != PRODUCE and len(frame) > _CONTROL_BYTES:
-            raise DecodeError("a request is longer than any but Produce", 0, _CONTROL_BYTES, len(frame))
+            raise DecodeError("a request other than Produce exceeds the limit", 0, _CONTROL_BYTES, len(frame))
         call = self._decode(head, api, frame[at:])
         reply = await self._run(api, call)
         if reply is not None:

@@ -76,9 +76,9 @@ def _log_in(call: Call) -> bytes:
     try:
         acting_as, username, password = call.request["auth_bytes"].decode("utf-8").split("\0")
     except (UnicodeDecodeError, ValueError):
-        raise AuthenticationError("these are not credentials of PLAIN") from None
+        raise AuthenticationError("the credentials are not in the format of SASL PLAIN") from None
     if acting_as not in ("", username):
-        raise AuthenticationError("users act as themselves")
+        raise AuthenticationError("a user cannot act as another user")
     command = Login(username, password)
     command.validate()
     call.context.dispatcher.answer(call.session, command)

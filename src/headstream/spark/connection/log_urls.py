@@ -57,12 +57,13 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
-            f"{bare!r}: Spark connects to a server over TCP, where messages cost less",
+            f"{bare!r}: Spark connects to a server over TCP only",
             advice="Write headstream://user:password@host:8090",
         )
     raise InvalidUrlError(
         f"{bare!r} is not a log that Spark can read",
-        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
+        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as "
+        "headstream://user:password@host:8090",
     )
 
 

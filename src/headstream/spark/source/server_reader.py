@@ -116,7 +116,7 @@ class ServerFollower:
             if error.status != Status.INVALID_COMMAND:
                 raise
             _LOGGER.warning(
-                "%s, offset %d: the server is older than filters: it sends all messages, and this executor applies %s",
+                "%s, offset %d: the server does not support filters: it sends all messages, and this executor applies %s",
                 self._part.range.topic_partition,
                 offset,
                 where.text,
@@ -167,7 +167,7 @@ class ServerFollower:
         self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(
-                f"offsets {offset} to {until_offset} were requested, {self.first_offset} to {polled.end_offset} exist",
+                f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
                 advice="Older ones have been dropped by retention or deletion, later ones were never written",
             )

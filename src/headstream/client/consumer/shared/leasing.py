@@ -1,4 +1,4 @@
-"""Leasing: asks the log for messages of a group, fetches them, and records the outcome of each one."""
+"""Leasing: leases messages of a group from the log, fetches them, and records the outcome of each message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Leasing:
 
     Args:
         lease_us: Length of a lease, microseconds.
-        partitions: The partitions to lease from; None for all, including later ones.
+        partitions: The partitions to lease from; None for all, including partitions added later.
         starts: Partition -> first offset if the group has no committed one.
 
     Attributes:
@@ -123,7 +123,7 @@ class Leasing:
         return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
-        """Include added partitions in leases, and exclude deleted ones."""
+        """Include added partitions in leases, and exclude deleted partitions."""
         if not self.next_check_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
             self._cycle = [number for number in self._cycle if number in there] + sorted(there.difference(self._cycle))
@@ -187,7 +187,7 @@ class Leasing:
             self._report(wanted.partition, wanted.held.generation, changes)
 
     def fetch_deferred(self, partition: int, offset: int) -> bool:
-        """Lease and fetch a deferred message, to be the next one in the buffer, and return whether it is."""
+        """Lease and fetch a deferred message as the next message in the buffer; return whether this succeeded."""
         self._release_if_paused()
         holding = self.holding
         unfetched, buffer = holding.set_apart()
@@ -226,7 +226,7 @@ class Leasing:
         )
 
     def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Record one step of messages in the log, forget them, and return the error for refused ones, or None."""
+        """Record one step of messages in the log, forget them, and return the error for refused steps, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
@@ -256,7 +256,7 @@ class Leasing:
         return lost
 
     def release_all(self) -> None:
-        """Give back everything: other workers get it at once."""
+        """Release all messages: other workers get them at once."""
         for partition, generation, changes in list(self.holding.take_all()):
             self._report(partition, generation, changes)
 
@@ -272,7 +272,7 @@ class Leasing:
         self._membership.leave()
 
     def put_back(self, message: ReceivedMessage) -> bool:
-        """Have a delivered message as the next one again, and return whether it is held still."""
+        """Make a delivered message the next message again; return whether its lease is still held."""
         held = self.holding.held.get((message.partition, message.offset))
         if held is None:
             return False
@@ -290,7 +290,7 @@ class Leasing:
             raise
 
     def next_message(self) -> ReceivedMessage | None:
-        """Return the next buffered message with at least half of its lease left; others are given back."""
+        """Return the next buffered message with at least half of its lease left; messages with less are released."""
         self._release_if_paused()
         late: list[tuple[int, int]] = []
         message: ReceivedMessage | None = None

@@ -37,7 +37,7 @@ _NEVER_COMMITTED: Final = PollingStrategy.first()
 
 
 class KafkaMessages:
-    """Message commands. `is_shared`: polls are independent, and each unassigns its partition; else they are of one consumer."""
+    """Message commands. `is_shared`: each poll unassigns its partition; else all polls belong to one consumer."""
 
     def __init__(self, cluster: Cluster, offsets: KafkaOffsets, groups: KafkaGroups, *, is_shared: bool) -> None:
         self._cluster = cluster

@@ -1,7 +1,7 @@
 """PartitionReader: reads partitions of Kafka from given offsets, through one librdkafka consumer with assigned partitions.
 
 librdkafka fetches ahead in the background; the fetched records are buffered here by partition, in order. A poll that continues
-the last one takes buffered records, another offset restarts the partition. A poll without a buffered record requests the
+the previous poll takes buffered records; another offset restarts the partition. A poll without a buffered record requests the
 partition's end from its leader, so that it returns every message acknowledged before it. One thread at a time.
 """
 

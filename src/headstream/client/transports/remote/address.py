@@ -104,7 +104,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     except ValueError:  # the text can be a part of a password: errors do not contain it
         raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
-        raise InvalidUrlError("no host is named", advice=f"Write {parts.scheme}://user:password@host:{port}")
+        raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
         raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)

@@ -83,7 +83,7 @@ class Caller:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin without connections: the parent uses those."""
+        """Start without connections in a forked child: the parent process uses them."""
         self._lock = threading.Lock()
         self._idle, self._used, self._interrupted = [], {}, set()
         is_closed, self._closing = self._closing.is_set(), threading.Event()

@@ -142,7 +142,7 @@ class TcpConnection:
         error = LimitError(
             f"a request of {self._sent_bytes} bytes, which exceeds the server's limit",
             where=self._address.place,
-            advice="Send less at once (batch_bytes), or raise headstream.max_frame_size of the server",
+            advice="Send smaller batches (batch_bytes), or raise headstream.max_frame_size of the server",
         )
         error.status = Status.INVALID_COMMAND
         return error

@@ -180,7 +180,7 @@ class TypedHeaders:
             raise HeaderError(
                 f"KIP-82 has no kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Give a kind it has (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+                advice="Use one of its kinds (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
             raise HeaderError("half of a surrogate pair is not a character", where=f"header {key!r:.60}", advice="Use string")

@@ -66,7 +66,10 @@ class Kip82Message:
         if self.magic not in _MIN_SIZE:
             raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
         if (self.timestamp_ms is None) != (self.magic == 0):
-            raise InvalidInputError("magic 0 has no timestamp, magic 1 and 2 have one", advice="Give None, or -1 for none")
+            raise InvalidInputError(
+                "messages of magic 0 have no timestamp; messages of magic 1 and 2 have a timestamp",
+                advice="Give None, or -1 for none",
+            )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
                 f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
@@ -161,7 +164,7 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
         raise DecodeError(
             "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
         )
-    raise DecodeError(f"the checksum of a message is {crc:#010x}, that of its bytes {actual:#010x}", at + 12)
+    raise DecodeError(f"the stored checksum of a message is {crc:#010x}, but its bytes have the checksum {actual:#010x}", at + 12)
 
 
 def _pull_nullable(reader: Reader, what: str) -> bytes | None:

@@ -102,7 +102,7 @@ def _pack(form: str, *values: int) -> bytes:
     try:
         return struct.pack(f">{form}", *values)
     except struct.error:
-        raise InvalidInputError(f"one of the numbers {', '.join(map(str, values))} is out of range") from None
+        raise InvalidInputError(f"a number is out of range: {', '.join(map(str, values))}") from None
 
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
@@ -202,7 +202,7 @@ def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
     size = _pull(reader, "i", "the size of a frame")
     if size != reader.remaining:
-        raise DecodeError("the frame has another size than its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the frame's size differs from its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 

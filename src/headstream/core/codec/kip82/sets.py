@@ -117,7 +117,7 @@ def _unwrap(
         except DecodeError as error:
             raise DecodeError(f"{error.what} (byte {error.at} of the decompressed set)", at, where=where) from None
         if message.compression:
-            raise DecodeError("a compressed message set in another one", at, where=where)
+            raise DecodeError("a compressed message set contains another compressed message set", at, where=where)
         messages.append(message)
     if not messages:
         raise DecodeError("a compressed message set without a message", at, where=where)

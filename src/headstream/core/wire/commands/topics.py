@@ -66,7 +66,7 @@ class ReplicationShape(Unsigned):
             return 0
         value = super().from_json_value(json_value, where)
         if not value:
-            error = DecodeError("a replication factor is 1 or more", 0, where=where)
+            error = DecodeError("the replication factor must be at least 1", 0, where=where)
             error.status = Status.INVALID_REPLICATION_FACTOR
             raise error
         return value

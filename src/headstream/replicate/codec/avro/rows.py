@@ -228,7 +228,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     task: cython.p_uchar = c.writable(task_bytes)
     total: cython.longlong = _measure(starts_p, ends_p, rows_p, picked, known, count, size, least, task)
     if total < 0:
-        raise InvalidInputError(f"row {-1 - total} is not one of the {known}, or does not lie in the {size} bytes of data")
+        raise InvalidInputError(f"row {-1 - total} is outside the {known} rows, or outside the {size} bytes of data")
     if total > MAX_ROWS_BYTES or size > MAX_DATA_BYTES:
         advice = "Decode rows of less than 2 GiB, in data of less than 4 GiB, at once"
         raise InvalidInputError(f"rows of {total} bytes in {size} bytes of data", advice=advice)

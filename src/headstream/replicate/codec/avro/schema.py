@@ -76,7 +76,7 @@ def parse_schema(text: str) -> AvroType:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"an Avro schema that is not JSON: {error}") from None
+        raise SchemaError(f"the Avro schema is not JSON: {error}") from None
     return _Parser().parse(document, "", "", 0)
 
 

@@ -287,7 +287,9 @@ def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[]
     if before.epoch != epoch:
         raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is in epoch {before.epoch}")
     if not before.update(call):
-        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session has {_MOST_PARTITIONS} partitions at most")
+        raise ProtocolError(
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session can have at most {_MOST_PARTITIONS} partitions"
+        )
     return before
 
 

@@ -208,5 +208,5 @@ def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads
     with cython.nogil:
         count = _cut(p, size, most, most_values, most_payloads, notes)
     if count == 0 and size > 0:
-        raise InvalidInputError(f"the first of the sent messages, {size} bytes in all, is cut short or its headers are")
+        raise InvalidInputError(f"the first sent message ({size} bytes in all) or its header block is cut short")
     return Cut(int.from_bytes(noted, "little"), count)

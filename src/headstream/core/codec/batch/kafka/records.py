@@ -287,7 +287,7 @@ def _body(view: memoryview, at: int, end: int) -> memoryview:
 def _put(data: bytearray, at: int, message: bytes) -> None:
     """Write a message at a position."""
     if at + len(message) > len(data):
-        raise LimitError("a record has more bytes as a message than it can have", advice="Give it fewer headers")
+        raise LimitError("a record is larger than a message can be", advice="Send fewer headers")
     data[at : at + len(message)] = message
 
 
