@@ -47,7 +47,7 @@ def test_a_consumer_of_several_topics_gets_and_commits_all_of_them(log: hs.Clien
 
 
 def test_a_pattern_finds_topics_that_are_made_later_from_their_beginning(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics_consumer, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topics_consumer, "_CHECK_EVERY_S", 0.0)
     log.create_topic("shop/orders")
     log.send("shop/orders", b"old")
     with log.consumer(["shop/*"], start="last") as consumer:
@@ -178,7 +178,7 @@ def coming_and_going(log: hs.Client, name: str, times: int) -> Iterator[threadin
 def test_listings_and_pattern_consumers_go_on_while_another_topic_is_deleted(
     log: hs.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics_consumer, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topics_consumer, "_CHECK_EVERY_S", 0.0)
     log.create_topic("shop/orders")
     with (
         log.consumer(["shop/*"], group="billing", timeout_ms=0) as consumer,

@@ -13,7 +13,7 @@ from typing import Final
 
 _HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 1 << 14
-_LOOK_S: Final = 0.05
+_CHECK_EVERY_S: Final = 0.05
 
 
 class BrokenLinks:
@@ -68,7 +68,7 @@ class BrokenLinks:
         """Forward in both directions until one end closes or the connection is broken at random."""
         try:
             while True:
-                ready, _, _ = select.select([client, server], [], [], _LOOK_S)
+                ready, _, _ = select.select([client, server], [], [], _CHECK_EVERY_S)
                 if self._is_closed:
                     return
                 for link in ready:

@@ -133,7 +133,7 @@ def count_work(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
         return call
 
     monkeypatch.setattr(PartitionFollower, "read_chunk", counted(PartitionFollower.read_chunk))
-    for name in ("look", "select"):
+    for name in ("select_committed", "select"):
         monkeypatch.setattr(Catalog, name, counted(getattr(Catalog, name)))
 
     def take() -> int:

@@ -331,17 +331,17 @@ class QuicClient:
         """Start a wait; return False if the request is answered at once."""
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
-        look, end = partial(self._call_loop, partial(self._look, stream)), partial(self._end_wait, stream)
+        on_ready, end = partial(self._call_loop, partial(self._answer_wait, stream)), partial(self._end_wait, stream)
         responder = self._responder
         wait = PendingWait.begin(
-            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, look, end
+            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, on_ready, end
         )
         if wait is None:
             return False
         self._waits[stream] = wait
         return True
 
-    def _look(self, stream: int) -> None:
+    def _answer_wait(self, stream: int) -> None:
         wait = self._waits.get(stream)
         if wait is not None and wait.is_over:
             self._end_wait(stream, wait.answer)
