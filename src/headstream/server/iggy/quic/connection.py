@@ -353,12 +353,12 @@ class QuicClient:
             return
         wait.cancel()
         if self.is_busy and answer is None:  # one request of a session at a time
-            self._loop.call_later(0.01, self._answer_wait, stream, wait)
+            self._loop.call_later(0.01, self._retry_wait, stream, wait)
             return
         self._respond(stream, wait.code, wait.began_s, *(answer or self._responder.find(wait.code, wait.payload)))
         self._work()
 
-    def _answer_wait(self, stream: int, wait: PendingWait) -> None:
+    def _retry_wait(self, stream: int, wait: PendingWait) -> None:
         self._waits[stream] = wait
         self._end_wait(stream)
 
