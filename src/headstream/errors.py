@@ -33,8 +33,8 @@
     ├── SequenceError                            a numbered batch does not follow the previous one
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
-    │   ├── NotALogError                         a directory with something else in it
-    │   ├── LogVersionError                      written by a newer Headstream, or by one too old
+    │   ├── NotALogError a directory that contains other files
+    │   ├── LogVersionError written by a newer Headstream, or by a too old one
     │   ├── LogLockedError                       another process has it open for writing
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
@@ -114,7 +114,7 @@ class ConsumersLimitError(LimitError):
 
 
 class ProducersLimitError(LimitError):
-    """A partition has reached its limit of remembered producers, all recently active: it rejects new ones for now."""
+    """A partition has reached its limit of remembered producers, all recently active: it rejects new producers for now."""
 
 
 class DecodeError(HeadstreamError, ValueError):
@@ -244,11 +244,11 @@ class LogError(HeadstreamError):
 
 
 class NotALogError(LogError):
-    """A directory that holds something other than a log."""
+    """A directory that contains other files than a log."""
 
 
 class LogVersionError(LogError):
-    """A log, or a pipeline's ledger, written by a newer Headstream, or by one too old to be read."""
+    """A log, or a pipeline's ledger, written by a newer Headstream, or by a Headstream too old to be read."""
 
 
 class LogLockedError(LogError):
@@ -265,7 +265,7 @@ class CorruptSendError(CorruptLogError):
     Args:
         what: Damaged part.
         from_offset: The first unreadable offset.
-        until_offset: One past the last one: where a reader can continue.
+        until_offset: One past the last missing offset: where a reader can continue.
         partition: The partition's number for a client's request; 0 for a file.
     """
 

@@ -130,7 +130,7 @@ def send(
     type=start_parameter("first", "last", "next"),
     default="first",
     show_default=True,
-    help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the"
+    help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the "
     "last message that next has shown).",
 )
 @until_option

@@ -1,4 +1,4 @@
-"""The plan of a mirror: which topics it copies, which it creates, and what will differ in the destination."""
+"""The plan of a mirror: the topics that it copies and creates, and the differences in the destination."""
 
 from __future__ import annotations
 

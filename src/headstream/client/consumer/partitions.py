@@ -89,7 +89,7 @@ class Partitions:
             raise
 
     def poll(self) -> bool:
-        """Poll partitions in turn until one returns messages; return whether one did. CorruptSendError: all others are at their ends."""
+        """Poll partitions in turn until one returns messages; return whether one did. CorruptSendError: all others are read."""
         polls = self.fetching.next_polls()
         if self._prepared is not None:
             self._prepared.prepare(self.topic, dict(polls))

@@ -107,7 +107,7 @@ def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None =
 
 
 def decode_sent(data: BytesLike) -> JsonSend:
-    """Return the content of a send, a whole document in UTF-8; the DecodeError has the path of the fault."""
+    """Return the content of a send, a complete document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     json_value = document.get("partitioning")
     if not isinstance(json_value, dict):
@@ -161,7 +161,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
 
 
 def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
-    """Return the content of a poll's reply, a whole document in UTF-8; the DecodeError has the path of the fault."""
+    """Return the content of a poll's reply, a complete document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     partition = _read_number(document, "partition_id", _MAX_U32, "")
     current_offset = _read_number(document, "current_offset", _MAX_U64, "")

@@ -1,7 +1,7 @@
 """Header blocks: headers as received bytes, decoded on access.
 
-A layout defines how headers are encoded in a block. BINARY is the binary transport's, and the default of
-Headers.from_bytes(); the others are defined with their dialects. Little-endian:
+A layout defines how headers are encoded in a block. BINARY is the binary transport's layout, and the default of
+Headers.from_bytes(); all other layouts are defined with their dialects. Little-endian:
 
     block    (key_length u32 | key | kind u8 | value_length u32 | value)*
 

@@ -9,7 +9,7 @@
     6     int32     4          12    uint64    8
 
 Codes from 256 are values of the KIP-82 dialect only: 256 + n is a value of type code n, which KIP-82 does not define, with
-its bytes unchanged. Such a value can be read as bytes and forwarded in that dialect only.
+its bytes unchanged. This value can be read as bytes and forwarded in that dialect only.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: What it names; a stream's name has no dot and no slash, a consumer's or group's can contain NUL.
+        noun: The kind of the named object; a stream's name has no dot and no slash, a consumer's or group's name can contain NUL.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Give a str")

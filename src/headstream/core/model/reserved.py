@@ -11,7 +11,7 @@
     hs.kinds         raw       Kafka: the last            the kinds of the other headers (core/codec/kafka/kinds.py)
     hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
     hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
-    hs.mirror        string    anywhere                    the logs that a mirrored message comes from (mirror/hops.py)
+    hs.mirror        string    anywhere                    the logs from which a message was mirrored (mirror/hops.py)
     hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original; its group
     hs.schema_id     string    messages set aside          the schema that a parked message waits for
     hs.reason        string    messages set aside          why a message is dead-lettered or delayed

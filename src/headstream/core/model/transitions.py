@@ -1,4 +1,4 @@
-"""Transitions: what happens to messages, for a consumer group or for all, as metrics count it and audit rows record it."""
+"""Transitions of messages, per consumer group or for all groups, as counted by metrics and recorded by audit rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Transition(NamedTuple):
     Args:
         until_offset: One past the last one.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        state: The name of the state that was set; empty for all others.
+        state: The name of the state that was set; empty for other transitions.
     """
 
     kind: TransitionKind

@@ -184,7 +184,7 @@ class FlagShape(Shape):
 
 
 class TextShape(Shape):
-    """A text behind its length in 1 or 4 bytes."""
+    """A text after its length in 1 or 4 bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -2,7 +2,7 @@
 
 A chunk ends with a send where possible, which the index alone decides. Messages are counted only where a range begins or
 ends within a send, or a send is larger than the requested chunk.
-Compaction replaces a closed segment's index with one that names another .log. Files that are open stay readable.
+Compaction replaces a closed segment's index with an index that names another .log. Files that are open stay readable.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Segment:
         return self._opened()
 
     def refresh(self) -> None:
-        """Read what was appended since the last refresh."""
+        """Read the appends since the last refresh."""
         if self._index is not None:
             self._index.refresh()
 
@@ -166,7 +166,7 @@ class Segment:
     ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to continue from.
 
-        If compaction has removed the whole range, the bytes are empty and the offset is the next existing one, or
+        If compaction has removed the whole range, the bytes are empty and the returned offset is the next existing offset, or
         until_offset.
 
         Args:
@@ -250,7 +250,7 @@ class Segment:
         return chunk[: end.end_position - start].toreadonly(), end.end_offset
 
     def _next_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset, or of the next one if compaction has removed it."""
+        """Return the number of the entry that contains an offset, or of the next entry if compaction has removed it."""
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
@@ -307,7 +307,7 @@ class Segment:
         return index.entry(number).first_offset if number < index.count else self.end_offset
 
     def _entry_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset; usually that of the last read, or the next one."""
+        """Return the number of the entry that contains an offset; usually the entry of the last read, or the next entry."""
         for number in (self._near, self._near + 1):
             if number < index.count:
                 entry = index.find_entry(number)

@@ -5,7 +5,7 @@
     3  side files, the old .log and the other segments removed
 
 The new index ends with a seal that has the offset up to which the group went. Before step 2 no existing file changes; after it,
-the rest of the old files is superfluous: finish_pass() removes the leftovers of both, whenever the process crashed. A group
+the old files are superfluous: finish_pass() removes the leftovers of a crash in either case. A group
 without remaining messages stays as a segment without messages: its seal states that nothing is missing.
 """
 
@@ -108,7 +108,7 @@ class Rewritten(NamedTuple):
 
 
 def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[Closed]]:
-    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is its own group."""
+    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is a group by itself."""
     group: list[Closed] = []
     size_bytes = 0
     for segment in segments:
@@ -139,7 +139,7 @@ class SegmentRewrite:
         """Rewrite neighbours into the first of them.
 
         Args:
-            group: Closed segments without a fault, each beginning where the one before it ends.
+            group: Closed segments without a fault, each beginning where the previous segment ends.
             is_by_key: Whether a compaction has seen the keys of all their messages.
 
         Raises:
@@ -216,7 +216,7 @@ class SegmentRewrite:
         self._files.sync_directory(self._directory)  # an erased message does not come back after a power cut
 
     def _discard(self, head: Closed) -> None:
-        """Remove the new files of a group that keeps its old ones; finish_pass() removes the rest."""
+        """Remove the new files of a group that keeps its old files; finish_pass() removes the rest."""
         with suppress(StorageError), self._context.lock:
             index = open_index(self._directory, head.base_offset, self._files)
             if index is not None:

@@ -53,7 +53,7 @@ def derive_metadata(
     Args:
         data_schema: The schema: a record with the section `data`.
         schema_id: The id that messages name it by.
-        keys: Names of the primary key's columns, in their order; those missing from the schema are ignored.
+        keys: Names of the primary key's columns, in their order; names missing from the schema are ignored.
         version: The table's version: schemas of one table are ordered by it.
         table: Source schema and table, if the namespace does not contain them.
 

@@ -147,7 +147,7 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
 
 
 def _spell_headers(headers: object) -> dict[str, str] | None:
-    """Return an envelope's own headers as texts; what is not an object has none."""
+    """Return an envelope's headers as texts; empty if they are not an object."""
     if not isinstance(headers, dict):
         return None
     return {name: _spell(value) or "" for name, value in headers.items()}

@@ -83,7 +83,7 @@ class TableMetadata:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the primary key's columns, in the key's order; empty for a table without one."""
+        """Names of the primary key's columns, in the key's order; empty for a table without a primary key."""
         keys = [column for column in self.columns if column.primary_key_position > 0]
         return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
 
@@ -111,7 +111,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         envelope: Of type MD; an Avro one with its messageSchema.
 
     Returns:
-        The table's version. Its schema_id is the one inside the message, whether or not the envelope has it too.
+        The table's version. Its schema_id is the id inside the message, even if the envelope also has an id.
 
     Raises:
         SchemaError: not an MD, an Avro message without its schema, one that does not describe a table, or whose dataSchema
@@ -143,11 +143,11 @@ def metadata_message(
     with_schema_id: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a whole metadata message in its envelope, as Replicate publishes it.
+    """Return a complete metadata message in its envelope, as Replicate publishes it.
 
     Args:
         form: `avro` or `json`.
-        with_schema_id: Whether the envelope has the messageSchemaId too, as real ones do.
+        with_schema_id: Whether the envelope also has the messageSchemaId, like real envelopes.
         headers: The envelope's own headers.
 
     Raises:

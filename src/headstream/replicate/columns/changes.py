@@ -13,7 +13,7 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_old.<key>   <type>   the key column's value before the change, null if unknown
     _hs_topic, _hs_partition, _hs_offset   its origin
 
-collapse() gives the table's columns and, of each key whose changes all carry the whole row, the last one:
+collapse() gives the table's columns and, of each key whose changes all carry the complete row, the last change:
 
     _hs_operation   int8     as above
     _hs_delete      bool     it deletes the row
@@ -79,7 +79,7 @@ class Collapsed:
             `_hs_transaction`, `_hs_event`; None if there are none.
         present: Column mask -> the columns that a change carries.
         deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
-        columns: The columns that the table has from its source. An insert writes all of them, with null for those that its
+        columns: The columns that the table has from its source. An insert writes all of them, with null for columns that its
             schema lacks.
     """
 
@@ -106,7 +106,7 @@ def collapse(
     soft: bool = False,
     tracks: bool = False,
 ) -> Collapsed:
-    """Return the last change of each key whose changes are whole, and all changes of the others.
+    """Return the last change of each key whose changes are complete, and all changes of all other keys.
 
     Args:
         wanted: Marks the keys that need all changes anyway; None for no key.
@@ -203,7 +203,7 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 
 def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the deletions of the old keys, for those decoded changes that change their row's key."""
+    """Return the deletions of the old keys for decoded changes that change their row's key."""
     if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
         return changes.slice(0, 0)
     moved = changes.filter(_key_moved(changes, keys))

@@ -352,7 +352,7 @@ class ReplicatePipeline:
             return ReplicateError(
                 what,
                 where=self._config.source,
-                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. To avoid this in later"
+                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. To avoid this in later "
                 "micro-batches, give Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower "
                 "max_bytes_per_batch or max_messages_per_batch",
             )

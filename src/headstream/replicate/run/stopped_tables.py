@@ -91,7 +91,7 @@ class StoppedTables:
                 raise ReplicateError(
                     text,
                     where=owner,
-                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and"
+                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and "
                     "run again; or raise max_dead_rate to dead-letter them",
                 )
             self._stop(owner, text)

@@ -125,7 +125,7 @@ async def read_body(
     except RequestPayloadError:
         raise RefusedBodyError(text_reply(400, "the body does not match its headers", Status.INVALID_COMMAND)) from None
     if not body:
-        raise RefusedBodyError(text_reply(400, "a JSON body is required", Status.INVALID_COMMAND))
+        raise RefusedBodyError(text_reply(400, "a request body is required", Status.INVALID_COMMAND))
     return bytes(body)
 
 

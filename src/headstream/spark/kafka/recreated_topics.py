@@ -57,7 +57,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             )
         if not before.is_read:
             _LOGGER.warning(
-                "topic %s is read again after a run that did not read it: if that run read messages of other topics, this"
+                "topic %s is read again after a run that did not read it: if that run read messages of other topics, this "
                 "topic is read from its beginning, and its messages are read twice (checkpoint %s)",
                 topic,
                 where,
@@ -65,7 +65,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
     for topic, before in known.items():
         if topic not in now and before.is_read:
             _LOGGER.warning(
-                "topic %s is no longer read: the checkpoint %s drops its offsets with the next micro-batch; if the topic is"
+                "topic %s is no longer read: the checkpoint %s drops its offsets with the next micro-batch; if the topic is "
                 "read again later, reading starts at its beginning",
                 topic,
                 where,

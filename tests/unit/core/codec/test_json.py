@@ -145,7 +145,7 @@ def test_the_same_message_through_both_transports_is_the_same_message(message: h
         ({"payload": "?"}, r"not base64 at byte 0 \(messages\[0\]\.payload\)"),
         ({"payload": None}, "bytes are base64 text, not null"),
         ({"headers": []}, "headers are an object or null, not a list"),
-        ({"headers": {"k": 5}}, r"an object with a kind.*messages\[0\]\.headers\['k'\]"),
+        ({"headers": {"k": 5}}, r"an object with the name of a kind.*messages\[0\]\.headers\['k'\]"),
         ({"headers": {"k": {"kind": "int", "value": ""}}}, "'int' is not a kind"),
         ({"headers": {"k": {"kind": "int32", "value": "AQ=="}}}, "an? int32 header has 4 bytes, this one has 1"),
         ({"headers": {"": {"kind": "raw", "value": "AQ=="}}}, "has 1 to 255 bytes"),

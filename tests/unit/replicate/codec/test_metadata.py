@@ -134,7 +134,7 @@ def test_decode_metadata_names_what_is_missing_or_wrong(changes: Any, what: str)
 
 def test_decode_metadata_refuses_an_avro_message_whose_data_schema_does_not_parse() -> None:
     broken = dataclasses.replace(METADATA, data_schema='{"type": "recor')
-    with pytest.raises(SchemaError, match="an Avro schema that is not JSON"):
+    with pytest.raises(SchemaError, match="the Avro schema is not JSON"):
         decode_metadata(decode_envelope(metadata_message(broken)))
 
 

@@ -27,7 +27,8 @@ class RemoteOptions:
 
     Args:
         tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it others on the network can read and change all data.
+        tls_verify: Whether the server's certificate is checked; without it, other machines on the network can read and change all
+            data.
         tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
         tls_domain: The name in the server's certificate if it is not the host.
         connect_timeout_ms: Timeout of opening a connection.

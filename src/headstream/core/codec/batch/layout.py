@@ -1,12 +1,13 @@
-"""Byte positions within a message as it is stored and as it is sent, and within an entry of a segment's index.
+"""Byte positions within a stored message, a sent message, and an entry of a segment's index.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_size u32 | headers | payload_size u32 | payload
     sent     id u128 | headers_size u32 | headers | payload_size u32 | payload
     entry    position u32 | size u32 | relative offset u32 | count u32 | timestamp u64 | crc32c u32 | check u32
 
-OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD that of a sent one. layout.pxd holds the same
-numbers for compiled code. The checks below fail the import if a field does not begin where the one before it ends.
+OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD the size of a sent message without them.
+layout.pxd holds the same numbers for compiled code. The checks below fail the import if a field does not begin where the previous
+field ends.
 """
 
 from __future__ import annotations

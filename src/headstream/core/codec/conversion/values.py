@@ -1,6 +1,6 @@
 """The header values that each family of dialects can represent, and replacements for all other values.
 
-A value retains its kind if the family has it. An integer of a kind that KIP-82 does not have becomes an int that holds
+A value retains its kind if the dialect has that kind. An integer of a kind that KIP-82 does not have becomes an int that holds
 all values of that kind (uint8 int16, uint16 int32, uint32 int64), or int64 if the value fits: only the kind changes,
 which a plan reports. Everything else is a loss.
 """

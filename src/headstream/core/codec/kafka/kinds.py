@@ -75,7 +75,7 @@ def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[t
 
 
 def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
-    """Return the kind of each header in `hs.kinds`, None for one that it does not list, or does not list so often."""
+    """Return the kind of each header in `hs.kinds`, None for a header that it does not list, or lists fewer times."""
     kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
     for key in keys:

@@ -4,7 +4,7 @@
     spring_json_header_types    {"key": "java class"} of all values but byte[]
     kafka_dlt-original-partition, -offset, -timestamp, kafka_deliveryAttempt        big-endian numbers, without a class
 
-An unknown class stays raw, and the header of the classes stays with it. A header repeats only for lists, so no key may.
+An unknown class stays raw, and the header of the classes stays with it. A header repeats only for lists, so keys must be unique.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class HeaderLimits:
 
     Args:
         key_bytes: A key; no other dialect holds more than 255.
-        value_bytes: A value without its type code: that of the largest value of a wide topic.
+        value_bytes: A value without its type code: the limit is the largest value of a wide topic.
     """
 
     block_bytes: int = 1 << 20

@@ -44,7 +44,7 @@ class VsrEncoding(Encoding):
         self._hold_ms = hold_ms
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
-        """Return the command of a whole frame, as Encoding.decode()."""
+        """Return the command of a complete frame, as Encoding.decode()."""
         reader = Reader(payload, HEADER_BYTES)
         if code == Code.LOGIN:
             return decode_login(reader)

@@ -6,8 +6,8 @@
                | 200 request u64 | 208 operation u8 | 216 status u32
     eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
 
-`size` counts header and body. The first 48 bytes of a request are 0, by which a server knows the protocol: the frames of the
-older one begin with their length. A client sends one request at a time.
+`size` counts header and body. The first 48 bytes of a request are 0, by which a server knows the protocol: frames of the older
+protocol begin with their length. A client sends one request at a time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RequestHeader(NamedTuple):
 def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     """Return the complete requests between two byte positions, with header and body; see scan_frames().
 
-    A header that does not begin a request makes everything behind it unreadable: its frame is returned with code -1.
+    After a header that does not begin a request, no byte can be read: its frame is returned with code -1.
     """
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:

@@ -3,7 +3,7 @@
 Replicate names Avro types after the columns of its tables, so its schemas can contain names and namespaces
 that Avro forbids (`com.attunity.queue.msg.chips-qa`, `order date`), and can define one name more than once
 (a column called `Lineage`). Both are accepted here: names are any text, and a reference resolves to the latest
-definition of its name. Schemas whose values would be endless, or could not be walked in bounded time, are rejected.
+definition of its name. Schemas whose values can be endless, or cannot be walked in bounded time, are rejected.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class AvroType:
 
     Args:
         kind: A name of PRIMITIVES, or `fixed`, `enum`, `record`, `union`, `array`, `map`.
-        logical_type: The logicalType where it is one of the Avro specification and fits the kind, else None.
+        logical_type: The logicalType if the Avro specification defines it and it fits the kind, else None.
         precision: Of a decimal: digits in all, at least 1. 0 for others.
         scale: Of a decimal: digits after the point, 0 to precision.
         size: Of a fixed: its length in bytes.
         fields: Of a record, in the order of their bytes.
         branches: Of a union, in the order of their indexes.
         items: Of an array its elements', of a map its values' type.
-        weight: Number of types in this one, itself included.
+        weight: Number of types in this type, itself included.
     """
 
     kind: str

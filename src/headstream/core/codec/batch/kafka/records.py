@@ -5,7 +5,7 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 A key becomes hs.key, a null value hs.null, the record's time hs.timestamp, in this order before its other headers, whose
-kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. Everything is checked before a byte is
+kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. All input is checked before a byte is
 written. Rare records go to the fallback in codec.kafka: with more than 64 headers, with reserved headers other than hs.kinds,
 or in another tool's convention.
 """

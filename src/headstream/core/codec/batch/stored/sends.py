@@ -131,7 +131,7 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
-    """Return whether a row continues the previous one: its offset is the next one, its time is not earlier."""
+    """Return whether a row continues the previous one: its offset is the next offset, and its time is not earlier."""
     until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
     until += c.load32(rows, row - ROW + 12)
     return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
@@ -152,7 +152,7 @@ def _check(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return how many of the first rows have intact sends; note the position in the next one, to resume there."""
+    """Return how many of the first rows have intact sends; record the position in the next send, to resume there."""
     row: cython.longlong = c.load64(notes, 48)
     start: cython.longlong = c.load64(notes, 56)
     at: cython.longlong = c.load64(notes, 64)
@@ -208,7 +208,7 @@ def _make(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the rows of runs of equal time; note their count, the end of the last one, and the offset after it."""
+    """Write the rows of runs of equal time; record their count, the end of the last row, and the offset after it."""
     at: cython.longlong = 0
     reached: cython.longlong = 0
     end: cython.longlong = 0
