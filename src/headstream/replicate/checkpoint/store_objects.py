@@ -81,9 +81,7 @@ class CheckpointObjects:
             return None
         found = self.find_commit(number)  # an answer can be lost, and its request repeated
         if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
-            raise StorageError(
-                "the store has rejected a commit of the checkpoint, but there is no other commit in its place", where=str(place)
-            )
+            raise StorageError("the store rejected a checkpoint commit, but has no other commit in its place", where=str(place))
         return None if found.raw == raw else found
 
     def write_snapshot(self, number: int, raw: bytes) -> None:

@@ -215,7 +215,7 @@ class Loads:
 
         Args:
             changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
-            read_until_us: All of the table's changes logged before this time are in this batch or were in earlier ones.
+            read_until_us: All of the table's changes logged before this time are in this or earlier batches.
         """
         has_loads = False
         if changes.num_rows:

@@ -1,9 +1,9 @@
 """Where the rows of given keys are in a data file, without reading it: its keys in order, with the positions of their rows.
 
-A data file never changes, so an index of one cannot be out of date, and can be deleted at any time.
+A data file never changes, so an index of it is never out of date, and can be deleted at any time.
 
     <directory>/<hash of the table>/<hash of file and key columns>.keys     Arrow IPC, memory-mapped, and 8 bytes of checksum
-        number      uint64, rising       the key itself, if it is one integer; else a hash of it
+        number      uint64, rising       the key itself, if it is one integer; else its hash
         position    uint32               of the row with that number
         <key>, ...                       the key of the row at each position, if numbers are hashes: it decides
 """
@@ -49,7 +49,7 @@ def can_find(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileKeys:
-    """The keys of a data file's rows, deleted ones too.
+    """The keys of a data file's rows, including deleted rows.
 
     Args:
         numbers: The number of each key; rising, if there are positions.
@@ -80,7 +80,7 @@ class SoughtKeys:
         self._filter: npt.NDArray[np.bool_] | None = None
 
     def may_have(self, numbers: _Numbers) -> Positions:
-        """Return the places of numbers that can be among those sought; others are not."""
+        """Return the places of numbers that can be among the sought numbers."""
         if self._filter is None:
             built = np.zeros(1 << _FILTER_BITS, np.bool_)
             built[_filter_places(self.numbers)] = True
@@ -249,7 +249,7 @@ class KeyIndex:
                 self._size += content.size + _CHECKSUM_BYTES
 
     def _read(self, path: Path) -> FileKeys | None:
-        """Return a stored index, mapped into memory; None if there is none, or none that is whole."""
+        """Return a stored index, mapped into memory; None if there is no complete index."""
         try:
             mapped = pa.memory_map(str(path)).read_buffer()
             content = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))

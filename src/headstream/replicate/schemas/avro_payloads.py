@@ -1,4 +1,4 @@
-"""Avro payloads that name their schema, decoded for people; each payload is one of
+"""Avro payloads that name their schema, decoded for display; each payload is one of
 
     00 | number int32, big-endian | record                a schema registry's framing
     01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)

@@ -1,4 +1,4 @@
-"""Explains one Replicate message as far as it can be read, and what is wrong with it.
+"""Explains one Replicate message as far as it can be read, with its errors.
 
 An explanation is a dict in JSON's types, the same members in the same order for every message of a type:
 
@@ -137,7 +137,7 @@ def _names(change: Change, metadata: TableMetadata | None) -> dict[int, str]:
 
 
 def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["little", "big"]) -> list[str] | None:
-    """Return the columns of a mask by name, and those unknown to the table by number."""
+    """Return the columns of a mask by name, and columns unknown to the table by number."""
     if mask is None:
         return None
     return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]

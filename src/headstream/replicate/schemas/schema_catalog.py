@@ -145,11 +145,12 @@ class SchemaCatalog:
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
         """Return the schemas of a table that rows of the given columns can be of, the likeliest first, for JSON.
 
-        The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
-        those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
+        The result for a row does not depend on which other schemas have arrived: schemas with exactly its columns are tried
+        first, then schemas with further columns, each from the newest; a row with columns that no schema has waits for the next
+        schema.
 
         Returns:
-            One or more; if it is one, it can be no schema.
+            One or more; a single text need not be a schema.
         """
         found = [
             each if isinstance(each, Missing) else self._prepare(each, None, False)

@@ -38,5 +38,5 @@ def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
 
 
 def show_catalog_name(name: CatalogName) -> str:
-    """Return a name as text for people: its parts with dots, without quotes."""
+    """Return a name as text for display: its parts with dots, without quotes."""
     return ".".join(name)

@@ -21,7 +21,7 @@ class RegistrySettings:
         password: Password of HTTP basic authentication.
         token: Bearer token, in place of user and password.
         ca_file: Certificates to trust, PEM; by default the system's.
-        timeout_ms: Longest wait for one answer, milliseconds.
+        timeout_ms: Timeout of one response, milliseconds.
         retries: How often a request is retried after a transient failure.
 
     Raises:

@@ -159,7 +159,7 @@ def failure(place: Place, what: str, reason: str) -> StorageError:
 
 
 def shown_cause(place: Place, error: Exception) -> Exception | None:
-    """Return the cause to raise a failure() with: none for a store, since the client's text may contain credentials."""
+    """Return the cause for a failure(): None for a store, since the client's text can contain credentials."""
     return None if isinstance(place, StorePlace) else error
 
 

@@ -1,6 +1,6 @@
 """The owner of a target: a small file in its directory names the pipeline that writes it; other pipelines are rejected.
 
-A pipeline has no access to another's deletions and load positions: two of them would silently corrupt the table.
+A pipeline has no access to another pipeline's deletions and load positions: two pipelines would silently corrupt the table.
 
     <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; readers of Delta tables ignore it
 
@@ -42,7 +42,7 @@ class Owner:
 
         Raises:
             ReplicateError: another pipeline owns the table; or a new table's directory would be inside another table, or contain
-                one, whose files a vacuum would then delete.
+                another table, whose files a vacuum would then delete.
         """
         if isinstance(path, StorePlace):
             self._claim_in_store(path)

@@ -348,7 +348,7 @@ class HttpServer:
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
-        """Return whether a command runs in the event loop: switching threads would cost more than it takes."""
+        """Return whether a command runs in the event loop: switching threads would cost more than the command."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES and not searches_states(command)
         if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):

@@ -57,7 +57,7 @@ class KnownUsers(Protocol):
     """The existing users."""
 
     def generation_of(self, user_id: int, generation: int, token_id: str) -> int | None:
-        """Return the user's generation if a token that was issued to an earlier or this one is still valid, else None."""
+        """Return the user's generation if a token issued to this or an earlier generation is still valid, else None."""
 
 
 class AccessTokens:

@@ -1,8 +1,8 @@
-"""Admission: what clients that have not logged in can take of the event loop, and how fast one address can connect.
+"""Admission: limits the event-loop time of clients without a login, and the connection rate of one address.
 
-    turns   in one round of the loop a few of their connections, requests and datagrams are served; further ones wait, in order,
-            for the next rounds. Users' requests are served in each round, so they never wait for more than those few
-    paces   connections of one address beyond its rate are accepted later, each at its time
+    turns   in one round of the loop a few of their connections, requests and datagrams are served; the rest wait, in order, for
+            the next rounds. Requests of logged-in users are served in each round, so they never wait for more than these few
+    paces connections of one address beyond its rate are accepted later, each at its time
 
 Waiting never keeps the loop idle: without other work the next round follows immediately.
 """
@@ -54,7 +54,7 @@ class UnauthenticatedTurns:
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take turns (`cost`) of this round, and return whether there was one left; the last one can cost more than is left."""
+        """Take turns (`cost`) of this round, and return whether a turn was left; the last turn can cost more than is left."""
         if not self.has_room:
             return False
         self._left -= cost

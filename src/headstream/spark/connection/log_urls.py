@@ -57,8 +57,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
-            f"{bare!r}: Spark connects to a server over TCP only",
-            advice="Write headstream://user:password@host:8090",
+            f"{bare!r}: Spark connects to a server over TCP only", advice="Write headstream://user:password@host:8090"
         )
     raise InvalidUrlError(
         f"{bare!r} is not a log that Spark can read",

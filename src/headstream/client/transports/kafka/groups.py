@@ -125,9 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(
-                f"this consumer is no longer a member of the group {member.group!r}", advice="Join again"
-            ) from None
+            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go."""

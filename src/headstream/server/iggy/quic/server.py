@@ -2,8 +2,8 @@
 
 datagram -> its connection, by id
          -> without a login: at its turn (network/admission.py)
-         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only where the
-            client has shown that it gets what is sent to its address (Retry), of which the server keeps nothing
+         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only if the client
+            has proved that it receives packets at its address (Retry, for which the server stores nothing)
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
 _DATAGRAMS_PER_TURN: Final = 32
-"""Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
-loop's time."""
+"""Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the loop's time."""
 
 _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 """Receive window before the login; a datagram or two more than a login."""
@@ -216,7 +215,7 @@ class QuicServer:
     def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
         """Return whether a datagram of an unauthenticated client waits for its turn; if too many wait, it is dropped.
 
-        What belongs to no connection and begins none is dropped before, and takes no turn.
+        A datagram that neither belongs to nor begins a connection is dropped first, and takes no turn.
         """
         if self._turns.spend(cost):
             return False

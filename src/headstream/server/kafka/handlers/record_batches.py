@@ -107,8 +107,8 @@ def make_batch(
 
     Args:
         chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
-        base_offset: That of the first message, or less.
-        last_offset: The offset of the last message, or more; less than 2^31 behind the first one.
+        base_offset: The offset of the first message, or less.
+        last_offset: The offset of the last message, or more; less than 2^31 after the first.
     """
     write = partial(_encode_rare_message, topic=topic, convention=convention)
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")
