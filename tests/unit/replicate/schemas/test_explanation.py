@@ -29,7 +29,7 @@ def test_metadata_with_a_type_or_schema_of_no_use_is_broken_and_still_explained(
     assert "'BFILE'" in explained["fault"]
     assert explained["columns"][-1]["table_type"] is None
     explained = explain(metadata_message(TableMetadata("B", LINEAGE, COLUMNS, "{")))
-    assert "an Avro schema that is not JSON" in explained["fault"]
+    assert "the Avro schema is not JSON" in explained["fault"]
     assert (explained["type"], explained["schema_id"]) == ("MD", "B")
 
 
