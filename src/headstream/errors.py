@@ -30,7 +30,7 @@
     ├── SerializerError                          a value that its serializer cannot encode or decode
     ├── RebalancedError                          a consumer commits a partition that another member of its group owns
     │   └── LeaseLostError                       the lease of a shared message had ended before the worker settled it
-    ├── SequenceError                            a numbered batch does not follow the previous one
+    ├── SequenceError                            a numbered batch does not follow the previous batch
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError a directory that contains other files
@@ -52,7 +52,7 @@
         ├── JavaError                            Java is missing or too old
         └── JarsError                            the JVM's jars are missing and cannot be downloaded
 
-Every message says what went wrong, where, and what to do about it. Any other exception out of Headstream is a bug.
+Every message states the failure, its place, and advice. Any other exception out of Headstream is a bug.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HeadstreamError(Exception):
     """The base class of all of Headstream's errors.
 
     Args:
-        what: What went wrong, as a sentence without a full stop.
+        what: The failure, as a sentence without a full stop.
         where: The file, topic, partition, offset or option concerned.
         advice: What to do about it.
     """
@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """A server's error without its own class; `status` is its code."""
+    """A server's error that has no class; `status` is its code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -232,7 +232,7 @@ class LeaseLostError(RebalancedError):
 
 
 class SequenceError(HeadstreamError):
-    """A numbered batch does not follow its producer's previous one; it was not appended."""
+    """A numbered batch does not follow its producer's previous batch; it was not appended."""
 
 
 class ProducerFencedError(SequenceError):
@@ -315,8 +315,7 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        advice: What to do about it.
-        stops: Whether the settings require the pipeline to stop.
+        advice: Advice to the user. stops: Whether the settings require the pipeline to stop.
     """
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None, stops: bool = False) -> None:

@@ -161,7 +161,7 @@ def _read_all(
     until: PollingStrategy | None,
     options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over a topic's messages up to its partitions' current ends, without later ones."""
+    """Iterate over a topic's messages up to its partitions' current ends, without later messages."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:

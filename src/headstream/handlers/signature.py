@@ -68,7 +68,7 @@ class Signature:
         decode: The decoder of payloads; None if no parameter receives one.
 
     Raises:
-        InvalidInputError: a parameter cannot be filled; the error says why, and what to write.
+        InvalidInputError: a parameter cannot be filled; the error has the reason and a correct example.
     """
 
     def __init__(self, function: Callable[..., Any], decode: Any = None) -> None:

@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("headstream.interceptors")
 
 
 class RejectedMessageError(Exception):
-    """A message that goes to a dead-letter topic.
+    """A message to be sent to a dead-letter topic.
 
     Args:
         message: The message before the interceptor that failed.
@@ -90,7 +90,7 @@ class Chain:
 
         Raises:
             InterceptorError: an interceptor raised an error; the message was not accepted.
-            RejectedMessageError: the message goes to a dead-letter topic instead.
+            RejectedMessageError: the message is sent to a dead-letter topic instead.
         """
         for step in self._send:
             try:

@@ -22,8 +22,8 @@ class ErrorPolicy(enum.StrEnum):
     `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
     committed, and is delivered again.
     `skip`: the error is logged, and the message continues as it was before this interceptor.
-    `dead_letter`: the message goes to the interceptor's dead-letter topic as it was before this interceptor, with the reason; a
-    received message is then skipped. For on_acknowledged and on_commit this is `skip`.
+    `dead_letter`: the message is sent to the interceptor's dead-letter topic as it was before this interceptor, with the reason;
+    a received message is then skipped. For on_acknowledged and on_commit this is `skip`.
     """
 
     RAISE = "raise"
@@ -48,7 +48,7 @@ class Interceptor:
         """Return the message to send, changed or not; called by send(), before the message is checked and batched.
 
         Args:
-            message: What the application sends: payload, key, headers, id, topic, and the partition if it is chosen.
+            message: The message of the application: payload, key, headers, id, topic, and the partition if it is chosen.
         """
         return message
 

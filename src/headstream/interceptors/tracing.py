@@ -181,7 +181,7 @@ def _reader_of(context: Any) -> Callable[[], Any]:
 
 
 def _draw_gap(rate: float) -> float:
-    """Return how many messages pass before the next one of a part of them: geometrically distributed."""
+    """Return the number of messages before the next sampled message: geometrically distributed."""
     if rate in (0, 1):
         return 0 if rate else math.inf
     return math.floor(math.log(1 - random.random()) / math.log1p(-rate))

@@ -31,7 +31,7 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
     Raises:
         NotALogError: the directory contains other files.
         LogVersionError: a newer Headstream wrote it.
-        InvalidOptionError: the size is out of range, or differs from that of the open log.
+        InvalidOptionError: the size is out of range, or differs from the open log's size.
     """
     root = os.path.realpath(directory)
     share_with_group(root, group_access)

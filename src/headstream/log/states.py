@@ -4,7 +4,7 @@
     bytes    the state byte of each message, in place; synced
     settled  catalog, one transaction: no longer pending; the row of an available message is deleted
 
-The catalog has the intended state, the byte is what readers see. A crash between the steps leaves pending rows: the next
+The catalog has the intended state, readers see the byte. A crash between the steps leaves pending rows: the next
 writer first writes their bytes, and settles them. Checksums stay valid: the payload's does not
 cover the state, and the index takes every state byte as 0.
 

@@ -58,7 +58,7 @@ class OtlpPush:
 
     Args:
         service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
-        collect: Returns the metrics; called in its own thread.
+        collect: Returns the metrics; called in a separate thread.
 
     Raises:
         MissingExtraError: OpenTelemetry's exporter is not installed.

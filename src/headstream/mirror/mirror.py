@@ -1,12 +1,12 @@
 """Mirror: one run of copying topics from a log to another.
 
-    poll the source -> route -> skip copied messages and those that come from the destination -> send -> … -> checkpoint
+    poll the source -> route -> skip copied messages and messages that originate in the destination -> send -> … -> checkpoint
 
     checkpoint    1. flush: all messages are stored, and in their states
                   2. commit the source's offsets: the next run begins there
-                  3. commit the destination's ends: the next run reads back what is behind them
+                  3. commit the destination's ends: the next run reads back the messages after them A
 
-A message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
+message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
 which messages after the last checkpoint exist in the destination, and skips them. Killed between 2 and 3 it only reads
 back more. The third step waits until the source is past all messages that were read back. So each message is copied once, without
 numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the
@@ -83,7 +83,7 @@ class MirrorStats:
     Args:
         copied: Messages sent to the destination.
         found: Messages that an earlier run had copied.
-        looped: Messages skipped because they come from the destination.
+        looped: Messages skipped because they originate in the destination.
         left_out: Messages that the route leaves out, and messages marked for deletion.
         missed: Offsets that the source had dropped before they were read, by retention or compaction.
         bytes: Payload and key bytes sent.
@@ -157,7 +157,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Give another one, or a route")
+            raise InvalidOptionError("source and destination are the same log", advice="Give another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
@@ -325,7 +325,7 @@ class Mirror:
             self._stop.wait(self._paid_s - now_s)
 
     def _save(self) -> None:
-        """Make a checkpoint if messages were read since the last one."""
+        """Make a checkpoint if messages were read since the last checkpoint."""
         self._saved_s = time.monotonic()
         if not self._is_dirty:
             return

@@ -68,7 +68,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
 
 
 def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
-    """Return what a mirror of topics (patterns as of match_topics()) to topics of the same name will do."""
+    """Return the plan of a mirror of topics (patterns as for match_topics()) to topics of the same name."""
     return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
 
 

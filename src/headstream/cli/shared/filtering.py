@@ -79,7 +79,7 @@ def filter_options(function: _Function) -> _Function:
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="What to do with a message for which the filter cannot be evaluated, such as a number compared with a text.",
+        help="How to treat a message to which the filter cannot be applied, because it compares a number with a text.",
     )
     @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
     @functools.wraps(function)

@@ -7,7 +7,7 @@
     HEADERS   {"trace": {"kind": "string", "value": base64}, ...} or null
 
 A header's value is the base64 of its bytes in the binary transport, for every kind; kinds and states are given by name,
-unknown ones as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
+unknown values as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
 Headers that are absent, null or {} are the same: no headers. An object has no order and no repeats: a repeated key is an
 error, and the reserved headers `hs.key` and `hs.null` keep their meaning in any position (they are written first).
 """

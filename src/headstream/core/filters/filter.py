@@ -55,7 +55,7 @@ class Filter:
         return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
 
     def with_states(self, states: frozenset[int] | None) -> Filter:
-        """Return a filter that matches only messages in the given states, and cannot fail for others."""
+        """Return a filter that matches only messages in the given states, and cannot fail for other messages."""
         if states is None:
             return self
         codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))

@@ -36,7 +36,7 @@ class Bloom:
     hashes: int
 
     def may_have(self, value: int | bytes) -> bool:
-        """Return whether the value can be among those that were added."""
+        """Return whether the value can be among the added values."""
         if isinstance(value, bytes):
             low, high = hash_value(value, is_text=True)
         else:

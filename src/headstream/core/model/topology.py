@@ -30,12 +30,12 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When acknowledged messages are synced to the disk, which decides what a power failure can lose.
+    """When acknowledged messages are synced to the disk, which determines the possible loss in a power failure.
 
     A crash of the process loses no acknowledged message under any policy.
     `always`: before the acknowledgement; nothing is lost. Concurrent senders share one sync.
     `interval`: within a second, and when the log is closed.
-    `never`: when the operating system writes back; only a full segment is synced, before the next one begins.
+    `never`: when the operating system writes back; only a full segment is synced, before the next segment begins.
     """
 
     ALWAYS = "always"

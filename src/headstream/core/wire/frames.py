@@ -13,8 +13,9 @@ There are no request ids: a connection's requests are answered in their order. A
     frames.done()
 
 Memory: a buffer may be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
-received ones. It is allocated for the whole frame after the first step: the system gives pages when they are written, and nothing
-is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all connections).
+received ones. It is allocated for the entire frame after the first step: the system gives pages when they are written, and
+nothing is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all
+connections).
 """
 
 from __future__ import annotations

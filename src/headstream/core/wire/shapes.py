@@ -91,7 +91,7 @@ class Shape:
         return value
 
     def from_json_value(self, json_value: Any, where: str) -> Any:
-        """Return the value of a JSON value; an error if the shape has no JSON form."""
+        """Return the decoded JSON value; raise an error if the shape has no JSON form."""
         raise DecodeError("the value has no JSON form", 0, where=where)
 
     def to_url_text(self, value: Any) -> str:

@@ -11,8 +11,8 @@
 
 `id` is the number that users see: the smallest free id, as in Iggy, so it is reused after a deletion. `number` names the
 directory and is never reused: files left by a deleted topic cannot appear in a new topic.
-A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an
-earlier one of its number. A group is created explicitly; its committed offsets are stored like all others.
+A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an earlier
+partition of its number. A group is created explicitly; its committed offsets are stored like all others.
 
 The one writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap
 query (data_version) whether their snapshot is current.
@@ -133,7 +133,7 @@ class Catalog:
         return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
-        """Return a snapshot with these topics as they are now (added, changed or deleted); the others unchanged."""
+        """Return a snapshot with these topics as they are now (added, changed or deleted); the other topics are unchanged."""
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()
@@ -218,7 +218,7 @@ class Catalog:
                 self.transactions += 1
 
     def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
-        """Add a stream and return its number; without an id it takes the smallest free one."""
+        """Add a stream and return its number; by default with the smallest free id."""
         id_ = id_ or self._free_id("SELECT id FROM streams ORDER BY id")
         cursor = self._connection.execute("INSERT INTO streams (id, name, created_us) VALUES (?, ?, ?)", (id_, name, created_us))
         return int(cursor.lastrowid or 0)
@@ -235,7 +235,7 @@ class Catalog:
         labels: TopicLabels = NO_LABELS,
         id_: int | None = None,
     ) -> int:
-        """Add a topic with its partitions and return its number; without an id it takes the smallest free one."""
+        """Add a topic with its partitions and return its number; by default with the smallest free id."""
         id_ = id_ or self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
         cursor = self._connection.execute(
             "INSERT INTO topics (stream, id, name, created_us, limits, fsync) VALUES (?, ?, ?, ?, ?, ?)",
@@ -329,7 +329,7 @@ class Catalog:
         return self._is_alone
 
     def changes(self) -> int:
-        """Return a number that differs after each change, by another connection or this one."""
+        """Return a number that differs after each change, by another connection or this connection."""
         if self._is_alone:
             return self.transactions
         with self._lock, translated(self._where):

@@ -22,7 +22,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return unavailable messages of a partition in a range of offsets, pending ones included; a negative count is all."""
+    """Return unavailable messages of a partition in a range of offsets, including pending messages; a negative count: all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(

@@ -85,7 +85,7 @@ class Backup:
             raise NotALogError("there is no log to copy", where=root, advice="Name the directory of a log")
         self._marker = marker
         if files.list_names(target):
-            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Name an empty one")
+            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Name an empty directory")
         if f"{target}/".startswith(f"{root}/"):
             raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Name another directory")
 
@@ -310,7 +310,7 @@ class Backup:
         return max(start_offsets(self._files.list_names(directory) or []), default=0)
 
     def _copy_segments(self, directory: str, target: str, end_offset: int) -> int:
-        """Copy segments up to an offset, including new ones, and return their bytes of messages."""
+        """Copy segments up to an offset, including new segments, and return their bytes of messages."""
         sizes: dict[int, int] = {}
         while True:
             names = self._files.list_names(directory)

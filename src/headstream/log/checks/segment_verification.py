@@ -83,7 +83,7 @@ _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was
 
 
 class SegmentCheck:
-    """The check of one segment; its generation is that of the .log that the index names, None if there is no readable index."""
+    """The check of one segment; its generation is the index's, None if there is no readable index."""
 
     def __init__(
         self,

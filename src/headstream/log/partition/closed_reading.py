@@ -79,6 +79,6 @@ def _read(data: ReadFile, path: str, entries: list[IndexEntry], buffers: BufferP
             raise CorruptLogError(
                 f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
                 where=f"{path}, byte {entry.byte_position}",
-                advice="Run headstream verify, and restore what it names from a copy",
+                advice="Run headstream verify, and restore the files that it names from a copy",
             )
     return chunk

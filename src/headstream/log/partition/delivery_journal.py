@@ -97,7 +97,7 @@ class DeliveryJournal:
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
-        """Return the state, read again if another process changed the file; a writer removes what a rewind made obsolete."""
+        """Return the state, read again if another process changed the file; a writer removes parts made obsolete by a rewind."""
         file = self._files.open_read(self._path)
         if file is None:
             if self._end != 0:

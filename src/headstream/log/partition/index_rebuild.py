@@ -110,7 +110,7 @@ class IndexRebuild:
             data.close()
 
     def _seal(self, before: bytes, proven: _Proven) -> Seal | None:
-        """Return the seal, if the offset up to which the segment went is known.
+        """Return the seal, if the end offset of the segment is known.
 
         Messages up to the next segment's first offset are the proof. Where a compaction removed the last messages, only the
         present seal has the end: a seal up to the next segment would hide a segment that is missing between them.

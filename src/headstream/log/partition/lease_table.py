@@ -83,7 +83,7 @@ class LeaseKeys:
         return True
 
     def finish(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages are done or deferred: the next one of each key no longer waits."""
+        """Record that messages are done or deferred: the next message of each key no longer waits."""
         if until_offset - from_offset > len(self._keys):
             offsets = sorted(offset for offset in self._keys if from_offset <= offset < until_offset)
         else:

@@ -82,7 +82,8 @@ def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
 def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
     """Cut off the first damaged send from an offset on, and all sends after it; return whether a send was damaged.
 
-    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next one begins.
+    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next segment
+    begins.
     """
     damaged = _find_damaged(directory, files, from_offset)
     base = base_offsets(files.list_names(directory) or [])[-1:]

@@ -8,7 +8,7 @@ appended again.
              | epoch u16 | zero to byte 60 | check u32
 
 A producer has six records side by side, written in turn: its newest five batches, and the batch that is being
-appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
+appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new messages;
 check is the CRC-32C of the record's bytes before it. Zeros are not a record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the

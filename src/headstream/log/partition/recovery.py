@@ -9,8 +9,8 @@ leaves one of these states:
     an index that is missing, or whose head is    rebuilt from the messages (deleted by an operator; a crash does not do this)
     damaged
 
-A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that
-differ from what was written, or after a hole. The newest segment's last sends are read, from a minute before the
+A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that differ from the written
+bytes, or after a hole. The newest segment's last sends are read, from a minute before the
 end, and all bytes after the last complete send are set aside: moved out of the segment, into files named so. A damaged send
 before a complete send stays in place, and reads of it raise an error. It is unknown which sends the policy had synced, so
 keeping only a prefix of complete sends could drop acknowledged sends; a later send is proven by its entry's check, its checksum
@@ -19,7 +19,7 @@ and the offset in its messages.
 Each cut, set-aside or rebuilt part is logged as a warning of `headstream.log`, with file and bytes.
 `headstream verify` lists files set aside as notes.
 
-Only the newest segment is read, since a segment is synced before the next one begins; the time taken does
+Only the newest segment is read, since a segment is synced before the next begins; the time taken does
 not depend on the log's size. Damage in an earlier segment does not prevent opening: reads of it raise CorruptLogError, all other
 reads succeed. Unexplained bytes are an error, never deleted:
 a .log whose index must be rebuilt but which holds bytes that are not messages keeps them under another
@@ -122,8 +122,8 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
                 raise CorruptLogError(
                     f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
                     where=directory,
-                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment behind what "
-                    "consumers have committed, so that no offset is reused",
+                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment after the "
+                    "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
     finally:
@@ -226,7 +226,7 @@ def _sync(file: WriteFile, directory: str, files: Files) -> None:
 
 
 def _sync_head(index: WriteFile) -> None:
-    """Sync the head before any entry: an invalid one is not explained by a crash."""
+    """Sync the head before any entry: a crash does not explain an invalid head."""
     try:
         index.sync()
     except StorageError:

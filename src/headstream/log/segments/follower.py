@@ -104,7 +104,7 @@ class PartitionFollower:
     """Reads one partition without locks.
 
     Args:
-        buffers: The pool for chunks; a new one by default.
+        buffers: The pool for chunks; a new pool by default.
         verify: Whether each send is compared with its checksum before its messages are returned.
 
     Raises:
@@ -173,7 +173,7 @@ class PartitionFollower:
         self.refresh()
 
     def _has_rolled(self) -> bool:
-        """Return whether a segment follows the newest known one: directory times can be too coarse to tell."""
+        """Return whether a segment follows the newest known segment: directory times can be too coarse to tell."""
         newest = self._newest()
         end = newest.end_offset
         return end > newest.base_offset and self._files.exists(segment_path(self._directory, end, INDEX_SUFFIX))

@@ -1,6 +1,6 @@
 """Read-ahead cache for consumers that poll a few messages at a time.
 
-Reading one message costs as much as reading a hundred. When a small read continues the previous one, ReadAhead also reads and
+Reading one message costs as much as reading a hundred. When a small read continues the previous read, ReadAhead also reads and
 checks the following messages, and serves the next polls from memory. Compiled, since every such poll calls it.
 """
 

@@ -166,7 +166,7 @@ class Segment:
     ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to continue from.
 
-        If compaction has removed the whole range, the bytes are empty and the returned offset is the next existing offset, or
+        If compaction has removed the entire range, the bytes are empty and the returned offset is the next existing offset, or
         until_offset.
 
         Args:
@@ -233,7 +233,7 @@ class Segment:
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
 
     def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
-        """Read sends up to the first damaged one; the bytes of the first send before `start` have been checked."""
+        """Read sends up to the first damaged send; the bytes of the first send before `start` have been checked."""
         first, end = index.entry(number), index.entry(last)
         is_begun = start > first.byte_position
         checked = first.end_position - start if is_begun else 0
@@ -273,7 +273,7 @@ class Segment:
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} is gone: it was removed by its mark for deletion, or by a compaction",
+                    f"the message at offset {offset} no longer exists: it was marked for deletion, or compacted",
                     where=self._directory,
                     advice="Use existing offsets",
                 )

@@ -18,7 +18,7 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suf
 
 
 class MissingIndex:
-    """Stands for an index that is missing beside its .log: an index without entries."""
+    """Replaces an index that is missing beside its .log: an index without entries."""
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Return 0: the file is empty."""

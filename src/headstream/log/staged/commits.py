@@ -279,7 +279,7 @@ class StagedCommits:
             raise unfinished
 
     def _resume(self) -> list[StorageError]:
-        """Finish what can be finished, and return the errors of the rest."""
+        """Finish all commits that can be finished, and return the errors of the rest."""
         with self._log.administration:
             self._unfinished.clear()
             failures: list[StorageError] = []

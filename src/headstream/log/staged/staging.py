@@ -4,8 +4,8 @@
     DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; its rename submits them
     DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends its batches
 
-A writer, such as a Spark query, sends epochs one after the other. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py): its repeated manifest has no effect, one of an earlier epoch is
+A writer, such as a Spark query, sends epochs one after the other. An epoch is committed once: the log records the last epoch of
+each writer (commit_records.py): its repeated manifest has no effect, a manifest of an earlier epoch is
 rejected.
 
 Staging and committing need no lock. The log's writer process appends the manifest's batches

@@ -139,7 +139,7 @@ def commit_to(
 
 
 def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
-    """Reject an epoch before another one of its writer: it is unknown whether it was committed in its time."""
+    """Reject an epoch before a later epoch of its writer: it is unknown whether it was committed."""
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(

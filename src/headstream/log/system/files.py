@@ -114,7 +114,7 @@ class OsFile(OsReadFile):
         return self._descriptor, self._way
 
     def _reserve_ahead(self, position: int, end: int) -> None:
-        """Reserve space for a write and later ones, and start flushing earlier bytes."""
+        """Reserve space for a write and later writes, and start flushing earlier bytes."""
         if end > self._reserved:
             until = end + min(end, _MAX_RESERVED_BYTES)
             reserve(self._descriptor, position, until - position)  # on failure, such as a full disk, the write raises

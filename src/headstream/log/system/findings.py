@@ -48,7 +48,7 @@ class LogFinding:
         until_offset: One past the last byte, or None if unknown.
         from_byte: The first byte of the file affected, or None.
         until_byte: One past the last offset, or None.
-        is_damage: Whether data is lost or wrong; if not, it is what an ordinary crash leaves, or a note.
+        is_damage: Whether data is lost or wrong; if not, it is a trace of an ordinary crash, or a note.
     """
 
     kind: FindingKind

@@ -1,7 +1,7 @@
 """Background jobs of a log: they drop, rewrite and summarize closed segments.
 
-upkeep.py          the loop that runs the jobs of a log; job.py is what the four jobs share
-retention.py       drops whole segments by age and size
+upkeep.py          the loop that runs the jobs of a log; job.py has the common parts of the four jobs
+retention.py       drops entire segments by age and size
 compaction.py      which partitions are compacted, and when; compaction_pass.py compacts one partition
 marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py handles one partition
 prefix_removal.py  DeleteRecords: removes the messages before an offset

@@ -7,7 +7,7 @@
 Groups are rewritten from old to new, so that a null payload is never removed before the messages that it deletes. A group without
 remaining messages stays as a segment without messages, until a later pass merges it into a neighbour.
 
-A message is retained unless a dirty segment has a newer one of its key. A null payload older than the topic's delay
+A message is retained unless a dirty segment has a newer message of its key. A null payload older than the topic's delay
 is removed, and so is a message marked for deletion whose grace is over; until then it also replaces older messages. Messages
 without a key are retained: they were sent before compaction was enabled.
 
@@ -126,7 +126,7 @@ class CompactionPass:
                 raise CorruptLogError(
                     f"a segment is damaged: {segment.fault}. It and all newer ones are not compacted",
                     where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
-                    advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+                    advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
                 )
 
     @staticmethod
@@ -138,7 +138,7 @@ class CompactionPass:
         return end
 
     def _note(self, segments: list[Closed]) -> tuple[bytearray, int]:
-        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged one."""
+        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged segment."""
         table = new_key_table(sum(segment.messages_count for segment in segments))
         for number, segment in enumerate(segments):
             try:

@@ -4,7 +4,7 @@
     2  <base>.index-new                    renamed to <base>.index: the messages are in the new files from here on
     3  side files, the old .log and the other segments removed
 
-The new index ends with a seal that has the offset up to which the group went. Before step 2 no existing file changes; after it,
+The new index ends with a seal that has the end offset of the group. Before step 2 no existing file changes; after it,
 the old files are superfluous: finish_pass() removes the leftovers of a crash in either case. A group
 without remaining messages stays as a segment without messages: its seal states that nothing is missing.
 """
@@ -52,7 +52,7 @@ def check_whole(directory: str, segment: Closed) -> None:
         raise CorruptLogError(
             f"a segment is damaged: {segment.fault}. Its messages are not removed",
             where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+            advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
         )
 
 
@@ -197,7 +197,7 @@ class SegmentRewrite:
         return Rewritten(made, dropped_count, oldest_null_us)
 
     def _swap(self, group: list[Closed]) -> None:
-        """Replace the old files by the new ones; the lock is held."""
+        """Replace the old files by the new files; the lock is held."""
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
@@ -227,5 +227,5 @@ class SegmentRewrite:
 
 
 def older(one: int | None, other: int | None) -> int | None:
-    """Return the earlier one of two times, microseconds; None is not a time."""
+    """Return the earlier of two times, microseconds; None is not a time."""
     return other if one is None else one if other is None else min(one, other)

@@ -57,7 +57,7 @@ class Record:
         at_us: When, microseconds since 1970 UTC.
         removed: The paths of removed files.
         chunks: Length compressed, length, and digest of each chunk of the body.
-        body_at: Where its own chunk begins in them.
+        body_at: Where its first chunk begins in them.
     """
 
     kind: str

@@ -52,7 +52,7 @@ class CheckpointObjects:
         """Iterate over the newest snapshot, if any, and the commits after it.
 
         Raises:
-            SupersededError: the pipeline has deleted one meanwhile; read_all() finds a newer snapshot.
+            SupersededError: the pipeline has deleted a commit meanwhile; read_all() finds a newer snapshot.
         """
         snapshot = self.newest_snapshot()
         if snapshot:

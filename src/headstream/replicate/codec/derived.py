@@ -1,7 +1,7 @@
 """A table's metadata derived from the Avro schema of its rows, for sources without metadata messages (schema registries).
 
-The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`, whose last two parts are schema and table. Types
-come from the Avro schema, which does not contain Replicate's own types: an INT2 is an INT4 here.
+The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`, whose last two parts are schema and table. Types are taken
+from the Avro schema, which does not contain Replicate's own types: an INT2 is an INT4 here.
 """
 
 from __future__ import annotations

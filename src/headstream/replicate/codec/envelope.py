@@ -54,7 +54,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     """Read a Kafka value that holds a Replicate message.
 
     Returns:
-        The envelope; its message is not decoded, but that of a DT in JSON has its parts under Replicate's own names.
+        The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
 
     Raises:
         DecodeError: neither an Avro nor a JSON envelope, or a malformed one.

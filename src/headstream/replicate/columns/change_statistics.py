@@ -3,7 +3,7 @@
 The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
 
     REFRESH rows     each log time once
-    other changes    the steps of H: those above all that were logged before them; and the last one, which is late or not
+    other changes    the steps of H: changes above all changes logged before them; and the last change, late or not
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class StoredChanges(Protocol):
         """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or of the wanted ones."""
+        """Return CHANGE_COORDINATES of the changes, or of the wanted changes."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:

@@ -1,7 +1,7 @@
 """Column buffers and JSON values -> Arrow arrays in a table's own types, naming the rows that do not fit.
 
 A source writes one type in several forms (a NUMERIC is decimal bytes with logical types on, text with them off and in
-JSON), so the target comes from the table's columns, never from the form. A value that does not fit rejects only its row.
+JSON), so the table's columns determine the target, never the form. A value that does not fit rejects only its row.
 """
 
 from __future__ import annotations

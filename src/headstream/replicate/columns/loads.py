@@ -7,7 +7,7 @@ The rule. H(t) is the highest change sequence of the table that was logged befor
 
 REFRESH rows of a table that are at most `load_gap` apart belong to one load. After a longer pause, from the row at e
 to the row at a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap`
-before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first one, whose floor is
+before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first load, whose floor is
 "". A load announced for a time contains the rows since then, and its floor is H of that time; if the previous load has the same
 floor, AGAIN_MARK is added.
 
@@ -16,13 +16,13 @@ floor, AGAIN_MARK is added.
 
 A load is over when the table has a change above its floor, or when the source marks its last row: rows below its first
 possible place, which it did not contain, no longer exist in the source. A source that marks first and last rows marks the only
-row of a load as its last one. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
+row of a load as its last row. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
 spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once all
 messages logged before it are read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
 load.
 
 A late change arrives after all messages logged before its load counted as read: its schema arrived after `schema_wait`, it was
-redriven from the dead letter, or log times went backwards. If it is above the floor of a load that began after it was logged,
+redriven from the dead letter, or log times decreased. If it is above the floor of a load that began after it was logged,
 its place is `floor,sequence` of the first such load: below all rows of that load, ordered by sequence.
 """
 
@@ -183,7 +183,7 @@ class Loads:
         """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
 
         Returns:
-            Whether this load is new, and not the table's first one.
+            Whether this load is new, and not the table's first load.
         """
         is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
         if at_us > self.closed_us:

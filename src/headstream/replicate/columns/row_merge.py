@@ -63,8 +63,8 @@ class KnownRow:
 
     Args:
         base: The newest whole image.
-        groups: The changes that wrote other columns, after the image or omitted from it, and the columns of each: at least one,
-            and each column once. No change has the image's version.
+        groups: The changes that wrote columns after the image, or columns that it omits, each with its columns: at least one,
+            and no column twice. No change has the image's version.
     """
 
     base: Written = _ABSENT
@@ -181,7 +181,7 @@ class KeyEvent:
 
     @property
     def order(self) -> tuple[str, bool, int, str]:
-        """The order in which events take effect: at one sequence deletions come first."""
+        """The order in which events take effect: at one sequence deletions are first."""
         return self.sequence, self.kind != "delete", self.number, repr((self.before, self.key))
 
     @property

@@ -1,6 +1,6 @@
 """Versions of columns: the change that wrote each column of a row, for partial changes that can arrive out of order.
 
-A row has one change sequence, `_hs_sequence`. Only where its columns come from different changes does it also have
+A row has one change sequence, `_hs_sequence`. Only if different changes wrote its columns, it also has
 `_hs_versions`: the version of each column, VERSION_CHARACTERS each, in the order of the table's columns. Versions
 are compared as text, padded to one length with '-':
 

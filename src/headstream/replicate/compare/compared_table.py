@@ -1,7 +1,7 @@
 """One source table and its target, with their columns in one form, so that equal values are equal in Spark.
 
-Values are read as the type of the target's column. What databases, captures and Spark spell differently has one spelling on
-both sides:
+Values are read as the type of the target's column. Values that databases, captures and Spark spell differently have one spelling
+on both sides:
 
     times and numbers that the target has as text     without zeros at the end of the fraction
     CHAR(n)                                           without the blanks that fill it

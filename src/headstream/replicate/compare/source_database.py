@@ -65,7 +65,7 @@ class Partitions:
 
     Args:
         column: A numeric or date column of the result.
-        low: The lowest value there is, as SQL text without quotes.
+        low: The lowest value, as SQL text without quotes.
         high: The highest one, in the same form.
         count: Number of connections.
     """

@@ -109,7 +109,7 @@ class MaskOrders:
         return kept
 
     def decide(self, lineage: Lineage, order: Order, evidence: dict[str, Any] | None = None) -> Order:
-        """Store the order of a task; return the stored one, which is another process's if that was first.
+        """Store the order of a task; return the stored order, which is another process's if that was first.
 
         Args:
             lineage: A table of the task.
@@ -261,7 +261,7 @@ def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: fro
     """Return little-endian masks without the bits of the given columns, which the rows never contain.
 
     Args:
-        masks: Column masks; null and empty ones mean every column.
+        masks: Column masks; a null or empty mask means every column.
         absent: Ordinals of the columns to take out.
         ordinals: The ordinals of all columns.
     """

@@ -114,7 +114,7 @@ class TableLog:
 
     @property
     def snapshot(self) -> LogSnapshot:
-        """The table with its deletion vectors, of the newest version that was read or a later one."""
+        """The table with its deletion vectors, of the newest version that was read or a later version."""
         if self._snapshot is None:
             self._snapshot = LogSnapshot.read(self.path, at_least=self.table.version())
         elif self._snapshot.version < self.table.version():

@@ -205,7 +205,7 @@ class KeyIndex:
         return found
 
     def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
-        """Delete the indexes of other data files than a table's present ones, if there are many."""
+        """Delete the indexes of data files that are no longer in the table, if there are many."""
         if self._directory is None:
             return
         kept = {_name(file, columns) for file in files}

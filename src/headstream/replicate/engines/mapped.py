@@ -91,7 +91,7 @@ class SparkMappedTables:
             self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Write the table again with columns of a type that holds more."""
+        """Rewrite the table with columns of wider types."""
         self._allow_types(path, columns)
         with translated(path, "the table cannot be changed"):
             rows = self._spark.read.format("delta").load(spark_path(path))

@@ -204,7 +204,7 @@ def commit(
     properties: Mapping[str, str],
     expired: Sequence[int],
 ) -> None:
-    """Commit a snapshot after the table's current one.
+    """Commit a snapshot after the table's current snapshot.
 
     Args:
         schema: The new current schema, by its id an earlier schema of the table or a new schema; None if it stays.

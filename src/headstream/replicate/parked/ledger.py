@@ -45,8 +45,7 @@ class ParkedBatch:
     Args:
         state: One of the states above.
         cause: `schema`, `table`, `transaction` or `load` (the log is not read up to its REFRESH rows yet) that it waits for,
-            or `message` for an invalid one.
-        schema_id: The schema that its messages name, if known and unique.
+            or `message` for an invalid message. schema_id: The schema that its messages name, if known and unique.
         table_schema: The schema of its table, if known.
         reason: The reason; for dead letters with too many different reasons, `several reasons`.
         log_topic: The topic of its bytes in the pipeline's own log.
@@ -119,7 +118,7 @@ class Ledger:
         read_only: To inspect the ledger of a pipeline that another process may be running.
 
     Raises:
-        LogVersionError: a newer Headstream created it; with read_only, also an older one.
+        LogVersionError: a newer Headstream created it; with read_only, also an older Headstream.
         StorageError: it cannot be opened, or is not a ledger.
     """
 

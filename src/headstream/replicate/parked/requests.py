@@ -189,7 +189,7 @@ class Requests:
 
 
 def _split(parked_batch: ParkedBatch, within: ParkedRanges | None, state: str) -> Iterator[ParkedBatch]:
-    """Yield the parts of a parked batch, selected parts in a new state; the first part has its id, the others have no id."""
+    """Yield the parts of a parked batch, selected parts in a new state; the first part has its id, the other parts have no id."""
     if within is None:
         yield replace(parked_batch, state=state)
         return

@@ -66,7 +66,7 @@ class BackgroundWork(Generic[K]):
             count = len(self.waiting)
         self.close()
         if count:
-            _LOGGER.warning("%d %s; the next run tries them again", count, left)
+            _LOGGER.warning("%d %s; the next run retries them", count, left)
 
     def close(self) -> None:
         """End without further attempts."""

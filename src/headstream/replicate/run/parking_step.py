@@ -32,7 +32,7 @@ class ParkingStep:
         self._stops = stops
 
     def park(self, unit: Unit, find_raw: FindRaw) -> None:
-        """Park the messages of a micro-batch that wait, and dead-letter those that can never be applied.
+        """Park the waiting messages of a micro-batch, and dead-letter messages that can never be applied.
 
         Raises:
             ReplicateError: too many messages would wait, or too many are dead.

@@ -49,7 +49,7 @@ class Registration:
             self._work.ask(new)
 
     def status(self) -> dict[str, Any]:
-        """Return the number of registered and of waiting tables, and those whose last attempt failed, as a JSON object."""
+        """Return the numbers of registered and waiting tables, and the tables whose last attempt failed, as a JSON object."""
         with self._work.changed:
             failing = [
                 {"table": ".".join(table), "name": show_catalog_name(self._entries[table].name), "reason": reason}

@@ -57,7 +57,7 @@ class AvroPayloads:
         self._read_s = -math.inf
 
     def explain(self, payload: bytes) -> dict[str, Any]:
-        """Return the explanation of a payload; an invalid one is explained as far as it can be read.
+        """Return the explanation of a payload; even if it is invalid, as far as it can be read.
 
         Raises:
             StorageError: the schemas cannot be read.

@@ -60,7 +60,7 @@ class Explainer:
         self._metadata: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
-        """Return the explanation of a message; an invalid one is explained as far as it can be read."""
+        """Return the explanation of a message; even if it is invalid, as far as it can be read."""
         explained: dict[str, Any] = {"size_bytes": len(value), "form": None, "type": None}
         note = fault = None
         try:

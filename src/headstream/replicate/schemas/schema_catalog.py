@@ -254,7 +254,7 @@ class SchemaCatalog:
         return target
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
-        """Reject a second source of a target: another table, or another task that captures the same one."""
+        """Reject a second source of a target: another table, or another task that captures the same table."""
         count = self._schema_store.scan()
         if count != self._owners_of:
             self._owners_of = count
@@ -264,13 +264,13 @@ class SchemaCatalog:
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
                 f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
-                advice="Give each source table a target of its own: target",
+                advice="Give each source table a separate target: target",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
                 f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
                 f"{lineage.task!r} of {lineage.server!r} too",
-                advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
+                advice='Set tasks = "all" to apply both, or give each task a separate target, as in target = "{task}.{table}"',
             )
 
     def _find_owners(self) -> dict[tuple[str, str], Lineage]:

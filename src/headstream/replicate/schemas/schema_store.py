@@ -1,7 +1,7 @@
 """The schema store: every schema received in metadata messages, durable, keyed by schema id.
 
 One file per schema, `<schema id, percent-encoded>.json`, written completely and then linked into place: any number of processes
-can read it while others write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
+can read it while other processes write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
@@ -122,7 +122,7 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """One schema and where it came from.
+    """One schema and its origin.
 
     Args:
         arrived_us: When the schema store stored it, microseconds since 1970 UTC.
@@ -190,7 +190,7 @@ class SchemaStore:
             raise SchemaError(
                 f"schema id {metadata.schema_id} is known with another schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The schema store keeps the first one, of {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the first, of {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 
@@ -373,7 +373,7 @@ class SchemaStore:
 
     def _path(self, schema_id: str) -> Path:
         if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
-            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, this one has {len(schema_id)}")
+            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, not {len(schema_id)}")
         name = urllib.parse.quote(schema_id, safe="").replace(".", "%2E")
         return self.directory / f"{name}{_SUFFIX}"
 

@@ -17,7 +17,7 @@ _NO_SCHEMA: Final = "default"
 
 
 def find_catalog_name_problem(template: str) -> str | None:
-    """Return why a user's template cannot be used, or None; an empty one means no registration."""
+    """Return why a user's template cannot be used, or None; an empty template means no registration."""
     if not template:
         return None
     try:

@@ -59,4 +59,4 @@ class RegistrySettings:
                 "user and token are both set for the schema registry", where="registry", advice="Give one of them"
             )
         if self.timeout_ms < 1 or self.retries < 0:
-            raise InvalidOptionError("timeout_ms is at least 1 and retries at least 0", where="registry")
+            raise InvalidOptionError("timeout_ms must be at least 1 and retries at least 0", where="registry")

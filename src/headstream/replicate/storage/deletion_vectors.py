@@ -148,7 +148,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
 
 
 def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
-    """Store deletion vectors, all in one new file or a few small ones in their descriptors; return data file -> descriptor.
+    """Store deletion vectors, in one new file or, if few and small, in their descriptors; return data file -> descriptor.
 
     Args:
         deleted: Data file -> all of its deleted rows, not only newly deleted rows.

@@ -51,7 +51,7 @@ class StorePlace:
 
     Args:
         bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
-        key: The key or its prefix, without slashes at its ends; "" for the whole bucket.
+        key: The key or its prefix, without slashes at its ends; "" for the entire bucket.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 

@@ -181,7 +181,7 @@ class TargetTables:
     ) -> Applied:
         """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
 
-        Tables are merged concurrently; a failing table does not stop the others, see Applied.failed.
+        Tables are merged concurrently; a failing table does not stop other tables, see Applied.failed.
 
         Args:
             unit: Name of the unit, the same in a rerun after a restart.
@@ -293,7 +293,7 @@ class TargetTables:
         The load's first row has the same effect if it is logged more than `load_gap_us` after a change.
 
         Args:
-            at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
+            at_us: When, microseconds since 1970 UTC; the load replaces changes up to the highest change logged until then.
 
         Returns:
             Whether the load begins; false if rows logged since then were already applied as part of an earlier load.

@@ -87,7 +87,7 @@ class Owner:
             raise ReplicateError(
                 f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
-                advice="Give each pipeline targets of its own (tables, target). If that checkpoint is lost, run with "
+                advice="Give each pipeline separate targets (tables, target). If that checkpoint is lost, run with "
                 "--take-over: its record of deletions is lost too, so load the table again",
             )
 

@@ -269,7 +269,7 @@ class TargetTable:
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
         """Run the maintenance steps that are due; return whether there were any.
 
-        Each step is recorded as done before it runs: a failed one is repeated when due again.
+        Each step is recorded as done before it runs: a failed step is repeated when due again.
 
         Args:
             may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.

@@ -181,7 +181,7 @@ class HttpServer:
         return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
-        """Start serving, and return the bound host and port; port 0 is any free one."""
+        """Start serving, and return the bound host and port; port 0 means any free port."""
         settings = self._settings
         self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)

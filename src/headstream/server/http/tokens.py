@@ -32,7 +32,7 @@ _TODAY: Final = "0.11"
 class Claims(NamedTuple):
     """The claims of a token: user, token id, seconds since 1970 UTC, the user's generation, and the form of its requests.
 
-    `is_today` stands for the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
+    `is_today` selects the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
     """
 
     user_id: int

@@ -405,7 +405,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.traffic.answered(SASL_AUTHENTICATE, status_of(reply), perf_counter() - began_s)
 
     def _logged_in(self, reply: Mapping[str, Any]) -> None:
-        """Begin the user's session after a login; close after a failed one."""
+        """Begin the user's session after a login; close after a failed login."""
         if reply.get("error_code", 0):
             self._note(logging.WARNING, "login refused", reason=str(reply.get("error_message")))
             self._is_leaving = True

@@ -87,7 +87,7 @@ class StreamListener(Generic[_C]):
         """Return the protocol of a new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and return the bound address; port 0 is any free one. StorageError, EnvironmentSetupError."""
+        """Listen, and return the bound address; port 0 means any free port. StorageError, EnvironmentSetupError."""
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
         self._server = Acceptor(

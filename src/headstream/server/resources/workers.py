@@ -61,5 +61,5 @@ class Workers:
 
 
 def _too_many_passwords() -> HeadstreamError:
-    """Return the refusal of a password check beyond the limit of pending ones."""
+    """Return the refusal of a password check beyond the limit of pending checks."""
     return refusal(Status.SERVER_BUSY, "too many pending logins and password changes", advice=f"Try again in {_RETRY_S} s")

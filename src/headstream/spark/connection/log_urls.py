@@ -4,7 +4,7 @@ file:///var/lib/shop                         a directory
 headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
 
 Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
-passes them to tasks, which read no variables of their own.
+passes them to tasks, which read no environment variables.
 """
 
 from __future__ import annotations

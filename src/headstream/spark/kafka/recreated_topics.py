@@ -115,7 +115,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
 def _find_known(
     frame: Any, checkpoint: str
 ) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
-    """Return the topics in a checkpoint, the present topics, and a function that stores others; None if there is none."""
+    """Return the topics in a checkpoint, the present topics, and a function that stores other topics; None if there is none."""
     sources = _sources(frame)
     if not sources:
         return None

@@ -16,7 +16,7 @@
 
 Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
 a header column have the same key, both are written, the column's last: the one that counts.
-Other columns are rejected by name, except for those that only a read message has (stream, offset, state, checksum,
+Other columns are rejected by name, except columns that only a read message has (stream, offset, state, checksum,
 headers_repeated), which are ignored: rows that were read can be written.
 """
 

@@ -3,7 +3,7 @@
     RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
                 -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
 
-Rejected rows are found by bisection: a batch is packed whole, and split only if it fails.
+Rejected rows are found by bisection: a batch is packed completely, and split only if that fails.
 """
 
 from __future__ import annotations

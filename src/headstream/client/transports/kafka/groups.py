@@ -261,5 +261,5 @@ class KafkaGroups:
 def in_use(topic: str, group: str) -> GroupInUseError:
     """Return the error for a change that is impossible while the group has members."""
     return GroupInUseError(
-        f"the group {group!r} has active members", where=topic, advice="Stop them first: a member uses its own seek()"
+        f"the group {group!r} has active members", where=topic, advice="Stop them first; a member can use seek()"
     )

@@ -156,7 +156,7 @@ class PartitionReader:
         """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
 
         Args:
-            offset: The first offset; raised to the first existing one.
+            offset: The first offset; raised to the first existing offset.
             is_complete: Whether to wait for all records that exist now, or only for one record.
 
         Returns:

@@ -90,7 +90,7 @@ class ServerUrl:
 
 
 def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
-    """Parse a URL; missing parts come from the environment.
+    """Parse a URL; missing parts are taken from the environment.
 
     Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.

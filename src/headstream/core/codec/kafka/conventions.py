@@ -47,7 +47,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     """Return a message's headers in the format of a convention; its id, topic and time complete an event.
 
     Raises:
-        HeaderError: the convention cannot hold a header, or requires a missing one.
+        HeaderError: the convention cannot hold a header, or requires a missing header.
     """
     pairs = list(message.headers.items())
     if convention == "headstream":

@@ -15,7 +15,7 @@
 
 Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
 unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients may also
-change, add or remove headers: the headers of a key are raw if their number differs from that of the kinds, and a header is
+change, add or remove headers: the headers of a key are raw if their number differs from the number of kinds, and a header is
 raw if its value is invalid for its kind.
 """
 

@@ -46,7 +46,7 @@ def _read_native(key: str, data: bytes) -> HeaderValue:
 
 
 def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return Kafka headers, that of the classes last; HeaderError for a repeated key or a number beyond a long."""
+    """Return Kafka headers, the header of the classes last; HeaderError for a repeated key or a number beyond a long."""
     headers: list[KafkaHeader] = []
     classes: dict[str, str] = {}
     unread = _classes(next((value.data for key, value in pairs if key == SPRING_TYPES), None))

@@ -70,7 +70,7 @@ class Kip82Message:
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
+                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 

@@ -1,4 +1,4 @@
-"""Requests and responses of Produce and Fetch in the version 4 that KIP-82 proposed, and in the older ones, big-endian.
+"""Requests and responses of Produce and Fetch in version 4 as proposed by KIP-82, and in older versions, big-endian.
 
     frame             size i32 | the rest
     request           api_key i16 (0 Produce, 1 Fetch) | api_version i16 | correlation_id i32 | client_id string

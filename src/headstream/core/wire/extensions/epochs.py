@@ -43,7 +43,7 @@ class StagedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class StageBatch(Command[StagedBatch]):
-    """Stage a batch; the last one of a part syncs the part.
+    """Stage a batch; the last batch of a part syncs the part.
 
     Args:
         position: The bytes of the part's earlier batches: a repeated batch replaces itself.

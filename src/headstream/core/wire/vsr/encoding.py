@@ -1,4 +1,4 @@
-"""VSR: commands and replies of protocol 0.11. A request's payload here is its whole frame, which has the operation."""
+"""VSR: commands and replies of protocol 0.11. A request's payload here is its complete frame, which has the operation."""
 
 from __future__ import annotations
 

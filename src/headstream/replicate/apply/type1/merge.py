@@ -304,7 +304,7 @@ class Scd1Table(RememberedTable):
 
 
 def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
-    """Extend a table's columns to fit a schema; return the new ones. SchemaError if a column's types cannot be reconciled."""
+    """Extend a table's columns to fit a schema; return the new columns. SchemaError if a column's types cannot be reconciled."""
     try:
         evolution = plan_evolution(columns, schema)
     except SchemaError as error:

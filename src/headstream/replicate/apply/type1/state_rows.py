@@ -17,7 +17,7 @@ from headstream.replicate.columns.row_versions import write_versions
 
 
 def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
-    """Return events with their sources shifted by an offset: their rows are appended to others."""
+    """Return events with their sources shifted by an offset: their rows are appended to other rows."""
     return [replace(event, row=event.row.shifted(offset)) for event in events]
 
 

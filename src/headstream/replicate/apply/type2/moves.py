@@ -2,7 +2,7 @@
 
 `UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the older
 row departs; the departure takes the older row, and the arrived row stays. In a history the departure then counts at the
-arrival's sequence: at one sequence a deletion comes first. If no row had the key before the transaction, the departure takes
+arrival's sequence: at one sequence a deletion is first. If no row had the key before the transaction, the departure takes
 the row that arrived; a deletion between them takes all rows of the key, so the departure takes the next row after it.
 
 Changes of key are logged without values (key_log.py), which are in the history; the result depends on which changes were

@@ -214,7 +214,7 @@ def _loaded_again(rows: _Rows) -> _Bools:
 
 
 def _following(rows: _Rows) -> _Ints:
-    """Return for each row the next one of its key, or -1."""
+    """Return for each row the next row of its key, or -1."""
     following = np.full(rows.count, -1, np.int64)
     following[:-1] = np.where(rows.group[1:] == rows.group[:-1], np.arange(1, rows.count), -1)
     return following

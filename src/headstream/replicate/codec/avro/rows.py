@@ -1,4 +1,4 @@
-"""Rows of flat Avro records to columns, compiled: no Python object per value; a faulty row does not affect the others.
+"""Rows of flat Avro records to columns, compiled: no Python object per value; a faulty row does not affect other rows.
 
 A row is the message of one data envelope, a record of codec.avro.plan's kind; codec.avro.reader describes
 the encoding of its values. The rows of one schema are walked once (codec.avro.walk): numbers go straight to their columns,

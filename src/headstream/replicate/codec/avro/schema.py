@@ -178,7 +178,7 @@ class _Parser:
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace for what is inside it."""
+    """Return the full name of a named type, and the namespace for types inside it."""
     name = node.get("name")
     if not isinstance(name, str):
         raise SchemaError(f"an Avro {node['type']} without a name", where=place or None)

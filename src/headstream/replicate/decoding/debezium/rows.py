@@ -1,4 +1,4 @@
-"""Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
+"""Debezium's messages -> the same changes as Replicate's, and notices about an entire table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read c

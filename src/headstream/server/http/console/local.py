@@ -83,7 +83,7 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0 is any free one), and return the address, which can be used once."""
+        """Start serving on a port of 127.0.0.1 (0 means any free port), and return the address, which can be used once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables it
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]

@@ -102,7 +102,7 @@ class SmallRequests:
         self._polls = RouteCache()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer received requests in order, up to the first one for the general path; return its position, and the responses."""
+        """Answer received requests in order, up to the first for the general path; return its position, and the responses."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         end: cython.longlong

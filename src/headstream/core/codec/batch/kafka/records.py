@@ -181,7 +181,7 @@ def _write_records(
     notes: cython.p_uchar,
     most_headers: cython.longlong,
 ) -> cython.longlong:
-    """Write the messages of checked records, from the noted position to the first one for the fallback; return the end."""
+    """Write the messages of checked records, from the noted position to the first message for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
     number: cython.longlong = c.load64_signed(notes, NUMBER)
     while number < count:

@@ -152,7 +152,7 @@ def _is_like(
 ) -> cython.bint:
     """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one.
 
-    After a mismatch the newest 0xFF matches one more character; older ones need not change.
+    After a mismatch the newest 0xFF matches one more character; older 0xFF need not change.
     """
     retry_at: cython.longlong = -1
     retry_pattern: cython.longlong = -1

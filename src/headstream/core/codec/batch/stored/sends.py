@@ -3,7 +3,7 @@
     row    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
 
 A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
-begins where the previous one ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
+begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
 with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
 may read them meanwhile. Read-only buffers are copied.
 """
@@ -252,7 +252,7 @@ def _make(
 
 
 def _changeable(stored: BytesLike) -> memoryview:
-    """Return a writable buffer: the given one, or a copy if it is read-only."""
+    """Return a writable buffer: the given buffer, or a copy if it is read-only."""
     view = memoryview(stored)
     return memoryview(bytearray(view)) if view.readonly else view
 
@@ -265,9 +265,9 @@ def check_sends(
     Args:
         stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
         thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
-            matches its CRC-32, and the row continues the previous one in offsets and time.
+            matches its CRC-32, and the row continues the previous row in offsets and time.
         notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
-            each call resumes where the previous one ended.
+            each call resumes where the previous call ended.
     """
     view, row_view = _changeable(stored), memoryview(rows)
     if row_view.nbytes < ROW:

@@ -10,7 +10,7 @@ A value fits its column when the type holds it exactly:
     string                   a string; a char that is not half of a surrogate pair
     binary                   a raw; an unknown kind, as its bytes
 
-The last header of a name counts. A null header, or a missing one, is null.
+The last header of a name counts. A null or missing header is null.
 """
 
 from __future__ import annotations
