@@ -35,9 +35,9 @@ def register_for_forks(one: Forkable) -> None:
     _objects.add(one)
 
 
-def closed_by_fork(what: str) -> ClosedError:
+def closed_by_fork(subject: str) -> ClosedError:
     """Return the error of an object that belongs to the parent."""
-    return ClosedError(f"the {what} was created before this process was forked", advice="Create another one in this process")
+    return ClosedError(f"the {subject} was created before this process was forked", advice="Create another one in this process")
 
 
 def close_copy(link: socket.socket) -> None:

@@ -225,8 +225,8 @@ def _compare(
             if iceberg is not None:
                 answers.append(digest_rows(_read_iceberg(iceberg, tables, schema, table), metadata.key_columns) == expected)
             equal = equal and all(answers)
-            told = ("[green]yes" if each else "[bold red]NO" for each in answers)
-            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *told)
+            marks = ("[green]yes" if each else "[bold red]NO" for each in answers)
+            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *marks)
     console.print("[bold]4. The tables[/] compared with the source's own final state")
     console.print(shown)
     return equal

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.client.dead_letters.erasing import ErasedPartition
 
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
-_SET_ASIDE: Final = (".set-aside-", ".rest-")
+_QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py): they can hold messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase there too, or delete them",
@@ -87,16 +87,16 @@ def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"set aside by a recovery, look into it: {path}" for path in _set_aside(unquote(parts.path))]
+        remains += [f"set aside by a recovery, look into it: {path}" for path in _quarantine(unquote(parts.path))]
     else:
         remains.append("files that a recovery of the server has set aside: headstream verify DIR lists them")
     return [*remains, *_ELSEWHERE]
 
 
-def _set_aside(root: str) -> Iterator[str]:
+def _quarantine(root: str) -> Iterator[str]:
     for directory, subdirectories, names in os.walk(root):
         for name in sorted((*subdirectories, *names)):
-            if any(part in name for part in _SET_ASIDE):
+            if any(part in name for part in _QUARANTINE_MARKS):
                 yield f"{directory}/{name}"
 
 

@@ -27,7 +27,7 @@ from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.partition.offsets import OffsetStore, OpenOffsets
 from headstream.log.partition.partition import PartitionWriter, ReservedError
 from headstream.log.partition.partition_end import PartitionEnd
-from headstream.log.partition.readers import LentFollower, Readers
+from headstream.log.partition.readers import LockedFollower, Readers
 from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 from headstream.log.staged.commits import StagedCommits
@@ -346,7 +346,7 @@ class Log:
                 known = self._starts[key] = removed, follower.first_offset
         return known[1]
 
-    def reading(self, topic: TopicRecord, number: int) -> LentFollower:
+    def reading(self, topic: TopicRecord, number: int) -> LockedFollower:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
         self._check_open()
         return self._readers.find(topic.number, number, topic.generation(number), lambda: self.partition_directory(topic, number))

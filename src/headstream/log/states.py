@@ -33,13 +33,13 @@ from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,
     find_states,
+    finish_pending_states,
     forget_marked,
     forget_states,
     pending_states,
     put_states,
     remove_states,
-    settle_states,
-    settled_offsets,
+    unavailable_offsets,
 )
 from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.segments.follower import PartitionFollower
@@ -119,7 +119,7 @@ class MessageStates:
         if runs is None:
             if len(self._runs) >= _MAX_RUNS:
                 self._runs.clear()
-            offsets = settled_offsets(self._catalog, topic.number, number, _AVAILABLE)
+            offsets = unavailable_offsets(self._catalog, topic.number, number, _AVAILABLE)
             runs = self._runs[key] = OffsetRanges(ranges_of(offsets))
         return runs
 
@@ -179,7 +179,7 @@ class MessageStates:
                 self._change_runs(topic, number, wanted, is_available=True)
             self._write([(position, offset, change.state) for position, offset in zip(found, wanted, strict=True)])
             with self._catalog.transaction(_NO_TOPICS):
-                settle_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
+                finish_pending_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
             if change.state != _AVAILABLE:
                 self._change_runs(topic, number, wanted, is_available=False)
 
@@ -242,7 +242,7 @@ class MessageStates:
         found, missing = self._find_existing(directory, (offset for offset, _ in changes))
         self._write([(found[offset], offset, state) for offset, state in changes if offset in found])
         with self._catalog.transaction(_NO_TOPICS):
-            settle_states(self._catalog, topic.number, number, list(found), _AVAILABLE)
+            finish_pending_states(self._catalog, topic.number, number, list(found), _AVAILABLE)
             remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:

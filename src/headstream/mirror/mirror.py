@@ -117,10 +117,10 @@ class _SourceTopic:
         self.positions = {
             partition.number: committed.get(partition.number, partition.first_offset) for partition in topic.partitions
         }
-        self._set_aside: frozenset[tuple[int, int]] = frozenset()
+        self._with_states: frozenset[tuple[int, int]] = frozenset()
         if keeps_states:
             with suppress(UnsupportedError):  # a source without states
-                self._set_aside = frozenset(
+                self._with_states = frozenset(
                     (number, change.offset) for number in self.numbers for change in source.states(self.name, number)
                 )
         states = None if keeps_states else ("available",)
@@ -128,7 +128,7 @@ class _SourceTopic:
 
     def has_state(self, hop: Hop) -> bool:
         """Return whether a message was in another state than available when the run began."""
-        return hop.topic == self.name and (hop.partition, hop.offset) in self._set_aside
+        return hop.topic == self.name and (hop.partition, hop.offset) in self._with_states
 
     @property
     def is_at_end(self) -> bool:

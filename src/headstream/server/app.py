@@ -135,7 +135,7 @@ class ServerApp:
         admission = Admission(config.connection_rate)
         budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
         if config.tcp_address is not None:
-            most = self._room_for_connections(config.tcp.max_connections, "tcp")
+            most = self._limit_of_connections(config.tcp.max_connections, "tcp")
             self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget, admission)
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
@@ -177,7 +177,7 @@ class ServerApp:
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._stored_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
-        http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
+        http = replace(config.http, max_connections=self._limit_of_connections(config.http.max_connections, "http"))
         reports = self._pipelines or NO_PIPELINES
         self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission, reports)
         host, port = await self._http.start(address.host, address.port, tls)
@@ -231,7 +231,7 @@ class ServerApp:
         from headstream.server.kafka.listener import KafkaServer
 
         self._check_anonymous(address)
-        most = self._room_for_connections(config.kafka.max_connections, "kafka")
+        most = self._limit_of_connections(config.kafka.max_connections, "kafka")
         self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget, admission)
         self.kafka_address = await self._kafka.start(address, tls)
         self._ends.push_async_callback(self._kafka.stop, 0)
@@ -254,7 +254,7 @@ class ServerApp:
         )
 
     @staticmethod
-    def _room_for_connections(wanted: int, transport: str) -> int:
+    def _limit_of_connections(wanted: int, transport: str) -> int:
         """Return the limit of one listener's connections, since the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:

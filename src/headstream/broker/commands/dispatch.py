@@ -49,25 +49,25 @@ class Balance:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: dict[tuple[int, int], int] = {}
+        self._next: dict[tuple[int, int], int] = {}
 
-    def turn(self, topic: TopicRecord) -> int:
+    def peek(self, topic: TopicRecord) -> int:
         """Return the next partition without advancing."""
-        turn = self._turns.get((topic.stream_number, topic.id), 1)
-        return turn if turn <= topic.partitions else 1
+        partition = self._next.get((topic.stream_number, topic.id), 1)
+        return partition if partition <= topic.partitions else 1
 
     def next(self, topic: TopicRecord) -> int:
         """Return the next partition and advance: from 1 to the last, then 1 again."""
         with self._lock:
-            partition = self.turn(topic)
-            self._turns[topic.stream_number, topic.id] = partition + 1
+            partition = self.peek(topic)
+            self._next[topic.stream_number, topic.id] = partition + 1
         return partition
 
     def forget(self, stream_number: int, topic_id: int | None = None) -> None:
         """Reset a topic of this id, or all topics of a stream, after a deletion."""
         with self._lock:
-            for key in [key for key in self._turns if key[0] == stream_number and topic_id in (None, key[1])]:
-                del self._turns[key]
+            for key in [key for key in self._next if key[0] == stream_number and topic_id in (None, key[1])]:
+                del self._next[key]
 
 
 _HEARTBEAT_TOLERANCE: Final = 1.2

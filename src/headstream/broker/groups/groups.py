@@ -140,19 +140,19 @@ class Groups:
         live = self._live(topic, member)
         with live.lock:  # while the lock is held, no other member gets the partition
             membership = live.membership
-            mine = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
+            owned = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
             store = self._backing.log.offsets(self._backing.topic(topic))
-            before = live.reached_offsets(mine, lambda number: store.committed(OffsetOwner.group(member.group), number))
-            self._offsets.commit(topic, OffsetOwner.group(member.group), mine, generations=generations, user_id=user_id)
-            live.reached |= mine
+            before = live.reached_offsets(owned, lambda number: store.committed(OffsetOwner.group(member.group), number))
+            self._offsets.commit(topic, OffsetOwner.group(member.group), owned, generations=generations, user_id=user_id)
+            live.reached |= owned
             membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
             now = membership.generation
-        for number, offset in mine.items():
+        for number, offset in owned.items():
             if before[number] < offset:
                 done = Transition(TransitionKind.ACKED, before[number], offset, f"member {member.id}")
                 self._transitions.record(GroupPlace(topic, member.group, number, user_id), [done])
-        if len(mine) < len(offsets):
-            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in mine])
+        if len(owned) < len(offsets):
+            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in owned])
         return now
 
     @contextmanager

@@ -44,12 +44,12 @@ def assign(members: Sequence[int], partitions: Sequence[int], owners: Mapping[in
     by_count = sorted(members, key=lambda member: -len(held[member]))  # stable: the member that joined first wins a tie
     quotas = {member: least + (i < extra) for i, member in enumerate(by_count)}
     result = {partition: member for member in members for partition in held[member][: quotas[member]]}
-    rooms = {member: quotas[member] - min(len(held[member]), quotas[member]) for member in members}
+    spare = {member: quotas[member] - min(len(held[member]), quotas[member]) for member in members}
     free = [partition for partition in partitions if partition not in result]
     while free:
         for member in members:
-            if rooms[member] and free:
-                rooms[member] -= 1
+            if spare[member] and free:
+                spare[member] -= 1
                 result[free.pop(0)] = member
     return dict(sorted(result.items()))
 

@@ -67,8 +67,8 @@ def _available(names: Sequence[str]) -> list[str]:
         try:
             fetch(jar_set=jar_set)
         except JarsError as error:
-            told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
-            logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
+            message = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
+            logging.getLogger("headstream.replicate").warning(message, jar_set.name, error)
             found.remove(jar_set.name)
     return found
 

@@ -13,14 +13,14 @@ from headstream.cli.shared.contexts import CONTEXT_VARIABLE, Context, Contexts, 
 _WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 
-def read_secret(what: str, *, is_new: bool = False) -> str:
+def read_secret(label: str, *, is_new: bool = False) -> str:
     """Return a secret typed by the user (twice if `is_new`), or a line of standard input without a terminal; UsageError: none."""
     if sys.stdin.isatty():
-        secret: str = click.prompt(what, hide_input=True, confirmation_prompt=is_new, err=True)
+        secret: str = click.prompt(label, hide_input=True, confirmation_prompt=is_new, err=True)
         return secret
     secret = sys.stdin.readline().rstrip("\r\n")
     if not secret:
-        raise click.UsageError(f"{what}: nothing on standard input.")
+        raise click.UsageError(f"{label}: nothing on standard input.")
     return secret
 
 

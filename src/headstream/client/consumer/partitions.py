@@ -89,7 +89,11 @@ class Partitions:
             raise
 
     def poll(self) -> bool:
-        """Poll partitions in turn until one returns messages; return whether one did. CorruptSendError: all others are read."""
+        """Poll partitions in turn until one returns messages; return whether one did.
+
+        Raises:
+            CorruptSendError: the other partitions are at their ends.
+        """
         polls = self.fetching.next_polls()
         if self._prepared is not None:
             self._prepared.prepare(self.topic, dict(polls))

@@ -30,7 +30,7 @@ class PlainReading(PartitionReading):
 
     def take(self) -> ReceivedMessage | None:
         """Commit the previous message and return the next if it is buffered, else None."""
-        self._fetching.settle_seeks()
+        self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
         return self._fetching.deliver()

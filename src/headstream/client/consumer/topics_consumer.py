@@ -77,7 +77,7 @@ class TopicsConsumer(BaseConsumer):
         self._list_names = list_names
         super().__init__(timeout_ms)
         self._consumers: dict[str, Consumer] = {}
-        self._turn: deque[str] = deque()
+        self._rotation: deque[str] = deque()
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
         self._looked_s = 0.0
@@ -115,7 +115,7 @@ class TopicsConsumer(BaseConsumer):
     def _add(self, name: str) -> None:
         if name not in self._consumers:
             self._consumers[name] = self._make(TopicName.parse(name), self._looked_s > 0)
-            self._turn.append(name)
+            self._rotation.append(name)
 
     def _look(self) -> None:
         """Start reading topics that newly match a pattern, and drop deleted ones."""
@@ -136,7 +136,7 @@ class TopicsConsumer(BaseConsumer):
 
     def _drop(self, name: str) -> None:
         consumer = self._consumers.pop(name)
-        self._turn.remove(name)
+        self._rotation.remove(name)
         self._in_hand = None if self._in_hand is consumer else self._in_hand
         self._next = None if self._next is consumer else self._next
         with suppress(*_NOT_FOUND):  # deleted together with its group
@@ -159,18 +159,18 @@ class TopicsConsumer(BaseConsumer):
         while True:
             self._check_open()
             self._look()
-            for _ in range(len(self._turn)):
-                name = self._turn[0]
-                self._turn.rotate(-1)
+            for _ in range(len(self._rotation)):
+                name = self._rotation[0]
+                self._rotation.rotate(-1)
                 if self._fetch(name, 0):
                     return self._consumers[name]
             left_ms = wait_ms if until_s is None else min(wait_ms, (until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
                 return None
-            if not self._turn:
+            if not self._rotation:
                 time.sleep(left_ms / 1000)
-            elif self._fetch(self._turn[0], left_ms):
-                return self._consumers[self._turn[0]]
+            elif self._fetch(self._rotation[0], left_ms):
+                return self._consumers[self._rotation[0]]
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:

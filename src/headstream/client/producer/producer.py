@@ -151,8 +151,8 @@ class Producer:
                     receipt = Receipt(batch, batch.count - 1)
                     is_due = self._sending.is_due
                     break
-                room = self._wait_for_progress()
-            room.get()
+                progress = self._wait_for_progress()
+            progress.get()
         if is_due or self._is_idle or self._thread is None:
             self._wake_thread()
         return receipt
@@ -207,7 +207,7 @@ class Producer:
         with self._lock:
             self._check_usable()
             last = self._sending.close_all()
-        self._wait_until_settled(last)
+        self._wait_until_done(last)
 
     def flush_within(self, timeout_s: float) -> bool:
         """Flush up to a timeout, and return whether all sent messages are stored; also on a closed producer.
@@ -222,10 +222,10 @@ class Producer:
             raise closed_by_fork("producer")
         with self._lock:
             last = self._sending.close_all()
-        return self._wait_until_settled(last, timeout_s)
+        return self._wait_until_done(last, timeout_s)
 
-    def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until the buffer has room, and return whether it has.
+    def wait_for_space(self, timeout_s: float) -> bool:
+        """Wait until the buffer has progress, and return whether it has.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -254,10 +254,10 @@ class Producer:
             self._is_closed = True
             last = self._sending.close_all()
         try:
-            self._wait_until_settled(last)
+            self._wait_until_done(last)
         finally:
             with self._lock:
-                is_over = self._sending.is_settled(last)
+                is_over = self._sending.is_done(last)
             if is_over:
                 closed(self)
                 self._work.put(None)
@@ -302,9 +302,9 @@ class Producer:
         self._waiting.append(waiter)
         return waiter
 
-    def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
+    def _wait_until_done(self, number: int, timeout_s: float | None = None) -> bool:
         """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
-        if not self._wait(lambda: self._sending.is_settled(number), timeout_s):
+        if not self._wait(lambda: self._sending.is_done(number), timeout_s):
             return False
         with self._lock:
             self._raise_failed()
@@ -334,7 +334,7 @@ class Producer:
         """
         with self._lock:
             self._sending.close_batch(batch)
-        return self._wait(lambda: batch.is_settled, timeout_s)
+        return self._wait(lambda: batch.is_done, timeout_s)
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
         """Record that a receipt reports one of a batch's messages, and call back when it is settled; called by receipts.
@@ -345,7 +345,7 @@ class Producer:
         """
         with self._lock:
             batch.watched += 1
-            if callback is not None and not batch.is_settled:
+            if callback is not None and not batch.is_done:
                 if batch.callbacks is None:
                     batch.callbacks = []
                 batch.callbacks.append(callback)

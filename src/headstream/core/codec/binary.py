@@ -170,7 +170,7 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
     headers = undecoded_headers(block, at)
     if not is_block(block):
         headers.items()  # raises the DecodeError with its position
-    if block[4:7] != b"hs.":
+    if not block.startswith(b"hs.", 4):
         return None, headers, payload
     key, begin = None, 0
     if block.startswith(_KEY_BEGIN):

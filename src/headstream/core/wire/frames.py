@@ -224,9 +224,9 @@ class FrameBuffer:
         """Return the frames that are complete with these bytes, as copies; done() is called in between."""
         rest, frames = memoryview(data).cast("B"), list[Frame]()
         while rest:
-            room = self.writable()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
+            writable = self.writable()
+            count = min(len(writable), len(rest))
+            writable[:count] = rest[:count]
             more = self.received(count)
             frames += [Frame(number, memoryview(bytes(payload))) for number, payload in more]
             self.done()

@@ -50,7 +50,7 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
     return int(found[0][0]) if found else None
 
 
-def settled_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
+def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
     """Return the offsets of a partition's set-aside messages, ascending, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
     return [offset for (offset,) in catalog.look(query, topic, partition, available, since=3)]
@@ -131,7 +131,7 @@ def _put_change(catalog: Catalog, reason: str, author: str) -> int:
     return int(catalog.select("SELECT max(number) FROM state_changes", since=7)[0][0])
 
 
-def settle_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
+def finish_pending_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
     """Record that messages have the recorded states; available messages need no row."""
     keys = [(topic, partition, offset) for offset in offsets]
     match = "topic = ? AND partition = ? AND offset = ?"

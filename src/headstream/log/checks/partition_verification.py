@@ -29,7 +29,7 @@ from headstream.log.segments.layout import (
     segment_path,
 )
 from headstream.log.segments.summaries import is_whole_summary, read_content
-from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
+from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFinding
 
 _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|start|summary(?:\.new)?))")
 
@@ -74,7 +74,7 @@ def _superfluous_logs(directory: str, base: int, named: int | None, names: list[
 def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
     for name in sorted(names):
         path = f"{directory}/{name}"
-        if SET_ASIDE in name or ".log.rest-" in name:
+        if QUARANTINE_MARK in name or ".log.rest-" in name:
             yield LogFinding(
                 FindingKind.FILE_SET_ASIDE,
                 path,

@@ -113,7 +113,7 @@ class DeliveryJournal:
             finally:
                 file.close()
         offset, committed_us = committed or (0, 0)
-        if self.state.settle_base(offset, committed_us):
+        if self.state.apply_committed(offset, committed_us):
             if is_writer:
                 self.forget()
             else:
@@ -332,7 +332,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
         elif kind == _GIVEN_UP:
             state.give_up(_pull(reader, kind))
         elif kind == _LEASED:
-            state.lend(_pull_lease(reader))
+            state.grant(_pull_lease(reader))
         elif kind in _WITH_TOKEN:
             _apply_of_lease(state, kind, *(reader.pull_u64("a number of a lease") for _ in range(3)))
         elif kind in _OF_RANGES:

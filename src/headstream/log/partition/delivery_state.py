@@ -95,7 +95,7 @@ class DeliveryState:
         """The number of ranges that the state consists of."""
         return sum(map(len, self._waiting)) + len(self.leased)
 
-    def settle_base(self, committed: int, committed_us: int) -> bool:
+    def apply_committed(self, committed: int, committed_us: int) -> bool:
         """Apply the committed offset: messages before it are done; return whether it was set back (the group restarts)."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
@@ -200,7 +200,7 @@ class DeliveryState:
 
     # -- leases ---------------------------------------------------------------------------------------------------
 
-    def lend(self, lease: Lease) -> None:
+    def grant(self, lease: Lease) -> None:
         """Record a lease; its messages that failed before stay so."""
         for from_offset, until_offset in lease.offsets:
             for ranges in self._waiting:

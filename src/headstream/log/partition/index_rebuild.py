@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.results import Sends
 from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.core.codec.batch.stored.sends import make_rows
@@ -30,7 +31,7 @@ from headstream.log.segments.layout import (
     segment_path,
 )
 from headstream.log.system.files import Files
-from headstream.log.system.findings import SET_ASIDE
+from headstream.log.system.findings import QUARANTINE_MARK
 
 _NO_STATE: Final = 256
 _AT_ONCE: Final = 8 << 20
@@ -45,9 +46,9 @@ class Action:
     what: str
 
 
-def free_aside_name(path: str, files: Files) -> str:
+def free_quarantine_path(path: str, files: Files) -> str:
     """Return an unused name for a file that is set aside."""
-    stem = f"{path}{SET_ASIDE}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    stem = f"{path}{QUARANTINE_MARK}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     number, target = 1, stem
     while files.exists(target):
         number += 1
@@ -130,7 +131,7 @@ class IndexRebuild:
             return []
         data.read_into(rest, end)
         path = self._data_path
-        target = free_aside_name(path, self._files)
+        target = free_quarantine_path(path, self._files)
         self._files.replace(target, bytes(rest))
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
@@ -140,7 +141,7 @@ class IndexRebuild:
         self._files.replace(temporary, index)
         what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
         if self._files.exists(self._path):
-            target = free_aside_name(self._path, self._files)
+            target = free_quarantine_path(self._path, self._files)
             self._files.rename(self._path, target)
             what += f"; the old one is set aside as {target.rpartition('/')[2]}"
         if open_from is not None:
@@ -242,6 +243,7 @@ def _belongs(rest: memoryview, made: Sends) -> bool:
     """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
     if not made.rows:
         return False
-    offset, time = made.until_offset.to_bytes(8, "little"), made.rows[-16:-8]
-    head = bytes(rest[:17])
-    return offset.startswith(head[:8]) and time.startswith(head[9:])
+    offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]
+    time_us = entry[layout.ENTRY_TIMESTAMP : layout.ENTRY_CHECKSUM]
+    head = bytes(rest[: layout.ID])
+    return offset.startswith(head[: layout.STATE]) and time_us.startswith(head[layout.TIMESTAMP :])

@@ -228,7 +228,7 @@ class LeaseTable:
         else:
             self._take_new(count, lease.offsets, end)
         if len(lease.offsets):
-            self._lend(lease, steady_us)
+            self._grant(lease, steady_us)
             self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
 
@@ -243,7 +243,7 @@ class LeaseTable:
             else:
                 outcome.refused.append(LeaseRefusal(offset, offset + 1, self.describe(offset)))
         if len(lease.offsets) and not outcome.refused:
-            self._lend(lease, steady_us)
+            self._grant(lease, steady_us)
             self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
 
@@ -258,8 +258,8 @@ class LeaseTable:
         known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
         return next(known, ("", 0))
 
-    def _lend(self, lease: Lease, steady_us: int) -> None:
-        self.state.lend(lease)
+    def _grant(self, lease: Lease, steady_us: int) -> None:
+        self.state.grant(lease)
         for begin, until in lease.offsets:
             self.state.begun_until = max(self.state.begun_until, until)
             for each in self.state.failing_within(begin, until):

@@ -186,7 +186,7 @@ class PartitionWriter:
     def reserve(self) -> int:
         """Reserve the partition for a staged commit, and return its end offset, which is now fixed."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._is_reserved = True
             return self.end.end_offset
 
@@ -198,7 +198,7 @@ class PartitionWriter:
     def truncate_damaged(self, from_offset: int) -> None:
         """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._close_files()
             if from_offset < self.end.end_offset and truncate_damaged(self.directory, self._files, from_offset):
                 self._repeats.forget()
@@ -252,7 +252,7 @@ class PartitionWriter:
     def forget_producer(self, producer_id: int) -> None:
         """Forget a producer, which does not repeat batches any more."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._producers.forget(producer_id)
 
     def _append(
@@ -261,7 +261,7 @@ class PartitionWriter:
         with self._lock:
             if self._is_reserved and not is_reserved:
                 raise ReservedError
-            self._settle()
+            self._recover_if_needed()
             time_us, first = max(now_us, self.end.timestamp_us), self.end.end_offset
             stamped = stamp(sent, first, time_us, seed, self._wide) if options.deduplication_count is None else None
             count = check_sent(sent, self._wide) if stamped is None else stamped.count
@@ -286,7 +286,7 @@ class PartitionWriter:
                 self._on_dirty(self.sync)
         return appended
 
-    def _settle(self) -> None:
+    def _recover_if_needed(self) -> None:
         """Recover after an interrupted append, if needed; the caller has the lock."""
         self.end.shut()
         self._check_usable()
@@ -384,7 +384,7 @@ class PartitionWriter:
     def roll(self) -> None:
         """Begin a new segment, unless the newest is empty: closed segments can be compacted."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             if self.end.byte_position > 0:
                 self._begin_segment(self.end.end_offset)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from typing import Final, Protocol
 
-from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES
+from headstream.log.partition.producer_end import RECORD_BYTES, SLOT_BYTES
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 
 try:
@@ -51,7 +51,7 @@ MOST_BYTES = cython.declare(cython.longlong, MAX_SHORT_BYTES)
 ENTRY_BYTES = cython.declare(cython.longlong, INDEX_ENTRY_BYTES)
 HEADER_BYTES = cython.declare(cython.longlong, INDEX_HEADER_BYTES)
 RECORD = cython.declare(cython.longlong, RECORD_BYTES)
-ROOM = cython.declare(cython.longlong, ROOM_BYTES)
+SLOT = cython.declare(cython.longlong, SLOT_BYTES)
 GOLDEN = cython.declare(cython.ulonglong, 0x9E37_79B9_7F4A_7C15)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
@@ -217,7 +217,7 @@ class PartitionEnd:
             if self._producers is None:
                 return None
             producer = self._producers.get(producer_id)
-            if producer is None or not producer.follows(epoch, sequence) or not self._has_room_for_record(producer):
+            if producer is None or not producer.follows(epoch, sequence) or not self._has_slot_for_record(producer):
                 return None
         first: cython.longlong = self._append(view, at, until, timestamp_us, producer, sequence)
         count: cython.longlong = self.end_offset - first
@@ -263,16 +263,16 @@ class PartitionEnd:
         self.needs_recovery = False
         return first
 
-    def _has_room_for_record(self, producer: ProducerEnd) -> cython.bint:
+    def _has_slot_for_record(self, producer: ProducerEnd) -> cython.bint:
         """Return whether the record of a producer's batch can be written directly."""
-        return RECORD + (producer.room + 1) * ROOM <= self._records_until
+        return RECORD + (producer.slot + 1) * SLOT <= self._records_until
 
     def _write_record(
         self, producer: ProducerEnd, sequence: cython.longlong, count: cython.longlong, time_us: cython.longlong
     ) -> cython.bint:
         """Write the record of a producer's batch, and return whether it was written; it counts once the batch is committed."""
         at: cython.longlong = producer.write(producer.epoch, sequence, count, self.end_offset, count, time_us)
-        position: cython.longlong = RECORD + producer.room * ROOM + at  # the file's head has the size of a record
+        position: cython.longlong = RECORD + producer.slot * SLOT + at  # the file's head has the size of a record
         states = self._states
         if states is not None:
             states.is_dirty = True

@@ -35,7 +35,7 @@ from typing import Final
 
 from headstream.core.codec.batch.stored.sends import check_sends
 from headstream.errors import CorruptLogError, StorageError
-from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
+from headstream.log.partition.index_rebuild import IndexRebuild, free_quarantine_path
 from headstream.log.partition.missing_indexes import rebuild_missing_indexes
 from headstream.log.segments.files import ReadFile
 from headstream.log.segments.index import IndexReader
@@ -188,8 +188,8 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
         end = 0 if last is None else last.end_position
         # A whole entry, valid or not: not explained by a killed process, so the bytes are kept.
         if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
-            _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
-            _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
+            _quarantine(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
+            _quarantine(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
         elif data.size_bytes() > end:
             report(
                 segment_path(directory, base, LOG_SUFFIX),
@@ -311,9 +311,9 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
     return 0
 
 
-def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
+def _quarantine(data: ReadFile, position: int, path: str, files: Files) -> None:
     rest = memoryview(bytearray(data.size_bytes() - position))
     data.read_into(rest, position)
-    target = free_aside_name(path, files) if files.exists(path) else path
+    target = free_quarantine_path(path, files) if files.exists(path) else path
     files.replace(target, bytes(rest))
     report(target, f"{len(rest)} bytes from byte {position} on are not whole sends: they are set aside here and cut off")

@@ -43,6 +43,7 @@ import re
 import struct
 from typing import Final, NamedTuple
 
+from headstream.core.codec.batch.layout import positions
 from headstream.core.codec.batch.stored.scan import crc32c
 
 FORMAT_VERSION: Final = 1
@@ -86,6 +87,20 @@ _ENTRY: Final = struct.Struct("<IIIIQII")
 _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
+# A batch of a numbering producer in the file of producers.
+PRODUCER_RECORD: Final = struct.Struct("<Q Q Q Q I I I H 14x I")
+(
+    _,
+    PRODUCER_BATCH,
+    PRODUCER_OFFSET,
+    PRODUCER_TIME,
+    PRODUCER_SEQUENCE,
+    PRODUCER_COUNT,
+    PRODUCER_STORED,
+    PRODUCER_EPOCH,
+    *_others,
+) = positions(PRODUCER_RECORD.format)
+PRODUCER_CHECK, PRODUCER_BYTES = positions(PRODUCER_RECORD.format)[-2:]
 _DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
 _START_NAME: Final = re.compile(r"(\d{20})\.start")
@@ -149,7 +164,7 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
     """
     rewritten = UNSEALED_VERSION if not is_sealed else COMPACTED_VERSION if is_by_key else INDEX_VERSION
     version = 1 if generation is None else rewritten
-    body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[:-4]
+    body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
@@ -158,7 +173,7 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
     if len(data) < INDEX_HEADER_BYTES:
         return None
     magic, version, entry_size, base_offset, generation, check = _HEADER.unpack_from(data)
-    if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return IndexHeader(version, entry_size, base_offset, generation)
 
@@ -166,13 +181,13 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
 def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
     """Return the bytes of an entry in the index of the segment that begins at `base_offset`."""
     position, size, first, count, timestamp, checksum = entry
-    body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[:-4]
+    body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
 def encode_seal(seal: Seal, base_offset: int) -> bytes:
     """Return the bytes of the seal in the index of the segment that begins at `base_offset`."""
-    body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[:-4]
+    body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
@@ -181,7 +196,7 @@ def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal 
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if size or count or timestamp or checksum or relative == 0:
         return None
-    if check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return Seal(position, base_offset + relative)
 
@@ -200,7 +215,7 @@ def sum_counts(entries: memoryview) -> int:
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
     """Return the entry in 32 bytes, or None if they are not valid (torn, altered or of another file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
-    if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return IndexEntry(position, size, base_offset + relative, count, timestamp, checksum)
 

@@ -31,9 +31,11 @@ else:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.stored.scan import take_at
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.stored.scan import take_at
 
 __all__ = ["ReadAhead"]
@@ -86,7 +88,7 @@ class ReadAhead:
         p: cython.p_const_uchar = c.readable(cached)
         notes: cython.p_uchar = c.writable(_NOTES if cython.compiled else bytearray(_NOTES_BYTES))
         end: cython.longlong = take_at(p, self._at, size, count, size_bytes, notes)
-        if end < 0 or c.load64(notes, 24) != count:
+        if end < 0 or c.load64(notes, layout.NOTED_COUNT) != count:
             return None
         size = end - self._at
         taken = c.new_bytes(head + size)

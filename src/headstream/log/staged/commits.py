@@ -106,18 +106,18 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
     try:
         manifest = read_manifest(taken, files)
     except CorruptLogError as error:
-        _set_aside(taken, files, "damaged", error.what)
+        _quarantine(taken, files, "damaged", error.what)
         return None
     except StorageError as error:
-        _set_aside(taken, files, "unreadable", error.what)
+        _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _set_aside(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
-def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
+def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
     _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 
@@ -286,7 +286,7 @@ class StagedCommits:
             for record in pending_commits(self._catalog()):
                 try:
                     manifest = Manifest.decode(record.manifest, f"commits, {record.writer!r}")
-                    self._finish(self._settle(record), manifest)
+                    self._finish(self._repair_intent(record), manifest)
                 except StorageError as error:
                     failures.append(error)
                     self._keep_reserved(record, error)
@@ -376,7 +376,7 @@ class StagedCommits:
         record_commit(self._catalog(), done, self._clock_us())
         self._clear(manifest.writer, manifest.epoch)
 
-    def _settle(self, record: CommitRecord) -> CommitRecord:
+    def _repair_intent(self, record: CommitRecord) -> CommitRecord:
         """Truncate the parts of an intent that a power cut has damaged, and move its start back to the partition's new end."""
         settled = []
         for progress in record.progress:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-SET_ASIDE: Final = ".set-aside-"
+QUARANTINE_MARK: Final = ".set-aside-"
 """Infix of the name of a file that was set aside, before the time."""
 
 _LOGGER: Final = logging.getLogger("headstream.log")

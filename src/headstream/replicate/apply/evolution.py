@@ -74,13 +74,13 @@ def _holds(wide: str, narrow: str) -> bool:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
         return _INTEGERS[wide] >= _INTEGERS[narrow]
-    room, scale = _decimal(wide)
-    if room < 0:
+    precision, scale = _decimal(wide)
+    if precision < 0:
         return False
     if narrow in _INTEGERS:
-        return room - scale >= _INTEGERS[narrow]
+        return precision - scale >= _INTEGERS[narrow]
     digits, needed_scale = _decimal(narrow)
-    return digits >= 0 and scale >= needed_scale and room - scale >= digits - needed_scale
+    return digits >= 0 and scale >= needed_scale and precision - scale >= digits - needed_scale
 
 
 def _decimal(text: str) -> tuple[int, int]:

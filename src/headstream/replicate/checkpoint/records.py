@@ -119,9 +119,9 @@ class RecordWriter:
         for part in data:
             view = memoryview(part)
             while len(self._buffer) + len(view) > CHUNK_BYTES:
-                room = CHUNK_BYTES - len(self._buffer)
-                self._buffer += view[:room]
-                view = view[room:]
+                free_bytes = CHUNK_BYTES - len(self._buffer)
+                self._buffer += view[:free_bytes]
+                view = view[free_bytes:]
                 self._store_chunk(len(self._chunks), self._compress())
             self._buffer += view
 

@@ -19,7 +19,7 @@ from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.codec import Change, Envelope, decode_data, decode_envelope, decode_mask, encode_mask
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.conversion import array_from_json
-from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.row_masks import resolve_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
@@ -177,7 +177,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
     now: list[Mapping[str, Any]] = [change.data for change in changes]
     past: list[Mapping[str, Any]] = [change.before or {} for change in changes]
     transactions, events, last_events = _transaction_parts(changes)
-    masks = settle_masks(
+    masks = resolve_masks(
         schema,
         pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
         pa.array([change.change_mask for change in changes], pa.binary()),

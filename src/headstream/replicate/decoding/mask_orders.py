@@ -121,12 +121,12 @@ class MaskOrders:
         found = self.find(lineage)
         if found is not None:
             return found
-        said = json.dumps({"order": order, **(evidence or {})}) + "\n"
+        line = json.dumps({"order": order, **(evidence or {})}) + "\n"
         if self._place is None:
-            self._write_file(self._path(lineage, _EVIDENCE), said)
+            self._write_file(self._path(lineage, _EVIDENCE), line)
             self._write_file(self._path(lineage), f"{order}\n")
         else:
-            StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).create(said.encode())
+            StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).create(line.encode())
             StoreFiles(self._place / self._name(lineage)).create(f"{order}\n".encode())
             self._asked_s.pop((lineage.server, lineage.task), None)
         return self.find(lineage) or order
@@ -151,14 +151,14 @@ class MaskOrders:
             text = None if found is None else found[0].decode()
         try:
             text = self._path(lineage, _EVIDENCE).read_text() if text is None else text
-            said: dict[str, Any] = json.loads(text)
+            stored: dict[str, Any] = json.loads(text)
         except (FileNotFoundError, ValueError):
             return None
         except OSError as error:
             raise StorageError(
                 f"cannot read a mask order: {error.strerror}", where=str(self._path(lineage, _EVIDENCE))
             ) from error
-        return said if said.get("order") == self.find(lineage) else None
+        return stored if stored.get("order") == self.find(lineage) else None
 
     def _write_file(self, path: Path, content: str) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -30,7 +30,7 @@ from headstream.replicate.columns.partition_values import find_unusable
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.columns.versions import MAX_SEQUENCE_CHARACTERS
 from headstream.replicate.decoding.mask_orders import MaskOrders
-from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.row_masks import resolve_masks
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schemas import TableSchema
 
@@ -108,7 +108,7 @@ def decode_avro_rows(
     source_rows = np.frombuffer(decoded.rows, np.int64)
     parts = _Parts(schema.rows.columns, decoded)
     sequences = parts.header("changeSequence", pa.string())
-    masks = settle_masks(
+    masks = resolve_masks(
         schema,
         parts.mask("columnMask"),
         parts.mask("changeMask"),

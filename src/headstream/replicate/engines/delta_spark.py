@@ -205,9 +205,9 @@ class DeltaSparkEngine(LoggedTable):
         options = {"txnAppId": app_id, "txnVersion": str(version)}
         rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
-    def _change(self, statement: str, what: str) -> int:
+    def _change(self, statement: str, action: str) -> int:
         self._hide_partitions()
-        with translated(self.path, what):
+        with translated(self.path, action):
             count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
         self._refresh()
         return count
@@ -237,14 +237,14 @@ class DeltaSparkEngine(LoggedTable):
             self._log.refresh()
 
     @contextmanager
-    def _committing(self, what: str, app_id: str, version: int) -> Iterator[None]:
+    def _committing(self, action: str, app_id: str, version: int) -> Iterator[None]:
         """Translate errors and read the log again; a commit that has failed counts as made if the log has it.
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """
         self._hide_partitions()
         try:
-            with translated(self.path, what):
+            with translated(self.path, action):
                 yield
         except StorageError:
             with suppress(StorageError):

@@ -357,10 +357,10 @@ class DeltaLakeEngine(LoggedTable):
             )
 
     @contextmanager
-    def _committing(self, what: str) -> Iterator[None]:
+    def _committing(self, action: str) -> Iterator[None]:
         """Translate errors; read the log again after an error, since a commit whose response was lost can exist."""
         try:
-            with Translated(self.path, what):
+            with Translated(self.path, action):
                 yield
         except StorageError:
             with suppress(StorageError):  # the store may be down; then the next failure comes here again

@@ -145,11 +145,11 @@ def _specification(columns: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def translated(path: Place, what: str) -> Iterator[None]:
+def translated(path: Place, action: str) -> Iterator[None]:
     """Turn what Spark and deltalake raise into a StorageError."""
     try:
         yield
     except Py4JJavaError as error:
-        raise failure(path, what, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
+        raise failure(path, action, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
     except (PySparkException, DeltaError, OSError) as error:
-        raise failure(path, what, explain(str(error), path)) from shown_cause(path, error)
+        raise failure(path, action, explain(str(error), path)) from shown_cause(path, error)

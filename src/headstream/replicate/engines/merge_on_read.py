@@ -25,7 +25,7 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.engines.key_index import KeyIndex, Positions, SoughtKeys, can_find, find_rows
+from headstream.replicate.engines.key_index import KeyIndex, Positions, SearchedKeys, can_find, find_rows
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
@@ -94,13 +94,13 @@ class MergeOnRead:
                 raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
-            sought = SoughtKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
-            candidates = _candidates(snapshot, sought)
+            searched = SearchedKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
+            candidates = _candidates(snapshot, searched)
             touched = sum(file.size for file in candidates)
             if self.strategy == "auto" and touched < max(self._settings.rewrite_below, changes.nbytes):
                 return None
             try:
-                return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, sought), app_id, version)
+                return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, searched), app_id, version)
             except Conflict:
                 snapshot = self._advanced()
         raise StorageError(
@@ -122,14 +122,14 @@ class MergeOnRead:
         self._refusal = refusal
         return refusal is None
 
-    def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], sought: SoughtKeys) -> list[_Found]:
+    def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], searched: SearchedKeys) -> list[_Found]:
         """Return the live rows that have one of the given keys; raise StorageError if two of them have the same key."""
 
         def find(file: DataFile) -> _Found:
-            keys = self.index.find(file.path, file.rows, sought.columns) or self.index.build(
-                file.path, _read_columns(snapshot, file, sought.columns)
+            keys = self.index.find(file.path, file.rows, searched.columns) or self.index.build(
+                file.path, _read_columns(snapshot, file, searched.columns)
             )
-            return _Found(file, *find_rows(keys, sought))
+            return _Found(file, *find_rows(keys, searched))
 
         with ThreadPoolExecutor(_THREADS) as pool:
             found = [part for part in pool.map(find, candidates) if len(part.positions)]
@@ -141,7 +141,7 @@ class MergeOnRead:
         matched = np.concatenate([np.empty(0, np.int64), *(part.changes for part in found)])
         counts = np.bincount(matched, minlength=1)
         if counts.max() > 1:
-            key = sought.keys.slice(int(counts.argmax()), 1).to_pylist()[0]
+            key = searched.keys.slice(int(counts.argmax()), 1).to_pylist()[0]
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
@@ -332,9 +332,9 @@ def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(text, pa.string()).cast(kind)
 
 
-def _candidates(snapshot: LogSnapshot, sought: SoughtKeys) -> list[DataFile]:
+def _candidates(snapshot: LogSnapshot, searched: SearchedKeys) -> list[DataFile]:
     """Return the files that can have one of the given keys, by partitions and statistics."""
-    tests = [_file_test(name, sought.keys[name], name in snapshot.partition_columns) for name in sought.columns]
+    tests = [_file_test(name, searched.keys[name], name in snapshot.partition_columns) for name in searched.columns]
     known = [test for test in tests if test is not None]
     return [file for file in snapshot.files.values() if all(test(file) for test in known)]
 

@@ -8,7 +8,6 @@ run/mirrors.py lists the tested versions.
 from __future__ import annotations
 
 import functools
-import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -182,14 +181,6 @@ class Manifests:
 
     def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
         return manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
-
-
-def new_snapshot_id(table: Table) -> int:
-    """Return the id for a new snapshot."""
-    taken = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    while (found := secrets.randbits(63)) in taken:
-        pass
-    return found
 
 
 def commit(

@@ -33,7 +33,8 @@ class Cleaning:
             each.manifest_list: self._known.get(each.manifest_list) or _names(table, each) for each in metadata.snapshots
         }
         needed = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-        needed = needed.union({each.statistics_path for each in metadata.statistics}, self._known, *self._known.values())
+        statistics = {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
+        needed = needed.union(statistics, self._known, *self._known.values())
         names = {path.rpartition("/")[2] for path in needed}
         files = pafs.PyFileSystem(DeltaStorageHandler(str(self._path), delta_options(self._path)))
         for info in files.get_file_info(pafs.FileSelector(FOLDER, allow_not_found=True)):

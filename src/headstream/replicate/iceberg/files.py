@@ -48,6 +48,11 @@ class WantedFiles(NamedTuple):
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
 
+    @property
+    def digest(self) -> str:
+        """A digest of all locations."""
+        return hashlib.sha256("\0".join(sorted([*self.data, *self.deletes])).encode()).hexdigest()
+
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:
         """Return the files of the version that was read."""

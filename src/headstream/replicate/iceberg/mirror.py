@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 
 from headstream.errors import HeadstreamError, ReplicateError, StorageError
-from headstream.replicate.iceberg.access import Manifests, commit, expire, new_snapshot_id
+from headstream.replicate.iceberg.access import Manifests, commit, expire
 from headstream.replicate.iceberg.cleaning import Cleaning
 from headstream.replicate.iceberg.files import FOLDER, WantedFiles, describe_data, locate, write_deletes
 from headstream.replicate.iceberg.schema import NAME_MAPPING, derive_schema
@@ -32,6 +32,8 @@ from headstream.replicate.storage.places import Place, StorePlace
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 DELTA_VERSION: Final = "headstream.delta-version"
 """Property of a snapshot's summary: the Delta version that it equals."""
+_FILES: Final = "headstream.files"
+"""Another one: WantedFiles.digest, since the log of a restored backup can have other files at the same version."""
 _DELTA_ID: Final = "headstream.delta-table-id"
 """Property of the table: the id of the Delta table, which its log has."""
 _ATTEMPTS: Final = 5
@@ -177,9 +179,9 @@ class TableMirror:
                 NAME_MAPPING: wanted.mapping,
                 _DELTA_ID: str(log.metadata["id"]),
             }
-            place, spec = locate(self._path), wanted.spec
+            # Without partitions, since this numbers the columns anew: the first commit has the numbers and the partitions.
             try:
-                table = self._catalog.create_table(self._identifier, wanted.schema, place, spec, properties=properties)
+                table = self._catalog.create_table(self._identifier, wanted.schema, locate(self._path), properties=properties)
             except TableAlreadyExistsError:  # another mirror was faster
                 table = self._catalog.load_table(self._identifier)
         self._check_origin(table, log)
@@ -206,7 +208,8 @@ class TableMirror:
 
     def _bring_up(self, table: Table, log: LogSnapshot) -> None:
         """Commit the difference, if there is one."""
-        if _version_of(table) == log.version:
+        wanted = WantedFiles.of(log)
+        if _version_of(table) == log.version and _property_of(table, _FILES) in (None, wanted.digest):
             if expired := self._expired(table, more=0):
                 expire(self._catalog, table, expired)
             return
@@ -215,19 +218,19 @@ class TableMirror:
         if is_changed:
             schema = schema._replace(schema=_with_own_id(schema.schema, table.metadata.schemas))
         data, deletes = self._manifests(table)
-        wanted = WantedFiles.of(log)
         gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
         if schema.replaced and data.live - gone:
-            what = f"column {schema.replaced[0]!r} has another type, and files with the old one"
+            what = f"column {schema.replaced[0]!r} needs another field id, and files have the former one"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
-        is_same = table.spec().fields == schema.spec.fields
+        before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
+        is_same = before == after  # whatever the columns are called now
         if not is_same and table.current_snapshot() is not None:
             raise ReplicateError("the files are partitioned by other columns", where=self._shown, advice=_ADVICE)
         live, live_deletes = data.live, deletes.live
         more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}
         more_deletes = write_deletes(log, schema, table.io, lacking)
-        number, spec = new_snapshot_id(table), table.spec() if is_same else schema.spec
+        number, spec = table.metadata.new_snapshot_id(), table.spec() if is_same else schema.spec
         parts = data.replaced(schema.schema, spec, number, more, gone)
         parts += deletes.replaced(schema.schema, spec, number, more_deletes, gone_deletes)
         commit(
@@ -280,9 +283,14 @@ def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
     return schema.model_copy(update={"schema_id": own})
 
 
-def _version_of(table: Table) -> int | None:
+def _property_of(table: Table, name: str) -> str | None:
+    """Return a property of the newest snapshot's summary."""
     snapshot = table.current_snapshot()
-    found = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(DELTA_VERSION)
+    return None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+
+
+def _version_of(table: Table) -> int | None:
+    found = _property_of(table, DELTA_VERSION)
     return None if found is None else int(found)
 
 
@@ -316,7 +324,7 @@ def _summarize(
     }
     counts = {name: count for name, count in changed.items() if count} | totals
     texts = {name: str(count) for name, count in counts.items() if count is not None}
-    return Summary(operation, **{DELTA_VERSION: str(log.version)}, **texts)
+    return Summary(operation, **{DELTA_VERSION: str(log.version), _FILES: wanted.digest}, **texts)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class BetweenBatches:
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
 
-    def settle_overdue(self) -> bool:
+    def close_overdue(self) -> bool:
         """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
         overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:

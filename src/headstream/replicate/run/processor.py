@@ -149,8 +149,8 @@ class Processor:
                 self._loads.end_waiting_for_schemas()
         worked |= self._release_all(every_table=last)
         self._between.end_loads({} if last else self.health.tables_in_backoff(self._now_us()))
-        worked |= self._between.settle_overdue()
-        if self._transactions.settle_overdue(all_read=last):
+        worked |= self._between.close_overdue()
+        if self._transactions.close_overdue(all_read=last):
             worked |= self._release_all()
         worked |= self._between.maintain(every_table=last)
         self._copies.follow(last=last)

@@ -149,7 +149,7 @@ class Transactions:
         waits_now = [Held(name, _INCOMPLETE, pa.concat_tables(tables), "transaction") for name, tables in parts.items()]
         return replace(unit, decoded=decoded, held=[*unit.held, *waits_now], record=states.record)
 
-    def settle_overdue(self, *, all_read: bool) -> bool:
+    def close_overdue(self, *, all_read: bool) -> bool:
         """Apply the policy for transactions that have been open for too long; return whether some were closed.
 
         A new run can still read the rest of them, so nothing is overdue before the run is that old.

@@ -278,7 +278,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
             is_kafkas_own = name and ("/" not in name or name.startswith("/"))  # Spark's Kafka source checks these
             if not (plain and is_kafkas_own):
                 problems += _topic_problem(setting, name)
-    problems += _set_aside_problems(settings)
+    problems += _dead_letter_problems(settings)
     for setting, policies in _POLICIES.items():
         if settings.get(setting, policies[0]) not in policies:
             problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
@@ -298,7 +298,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     return problems + _path_problems(settings) + _place_problems(settings)
 
 
-def _set_aside_problems(settings: Mapping[str, Any]) -> list[Problem]:
+def _dead_letter_problems(settings: Mapping[str, Any]) -> list[Problem]:
     delayed, dead_letter = settings.get("delayed", DELAYED_TOPIC), settings.get("dead_letter")
     problems = _kafka_topic_problem("delayed", delayed) if is_kafka_topic(delayed) else _topic_problem("delayed", delayed)
     if dead_letter is None:

@@ -49,7 +49,7 @@ class AzureAccess(StoreAccess):
     """The access to a container; `bucket` is `container@account.dfs.core.windows.net`."""
 
     __slots__ = ()
-    what: ClassVar[str] = "Azure"
+    service: ClassVar[str] = "Azure"
     extra: ClassVar[str] = "azure"
     jars: ClassVar[str | None] = "azure"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem"

@@ -245,13 +245,15 @@ class LogSnapshot:
             return self._advance()
 
     def _advance(self) -> bool:
-        names = file_names(self.table / _LOG, f"{self.version:020d}.json")
-        newer = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name)) and int(match[1]) > self.version}
+        names = file_names(self.table / _LOG, f"{self.version - 1:020d}.json")
+        found = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))}
+        newer = {number for number in found if number > self.version}
         self.read_at = time.monotonic()
-        if not newer:
+        if self.version in found and not newer:
             return False
-        if self.version + 1 not in newer:  # old commits were deleted: a checkpoint replaces them
-            self._load(min(newer))
+        # Old commits were deleted, and a checkpoint replaces them; or another table was made in the directory.
+        if not {self.version, self.version + 1} <= found:
+            self._load(min(newer, default=0))
             return True
         for number in range(self.version + 1, max(newer) + 1):
             if number not in newer:

@@ -39,7 +39,7 @@ class GoogleAccess(StoreAccess):
     """The access to a bucket."""
 
     __slots__ = ()
-    what: ClassVar[str] = "Google Cloud Storage"
+    service: ClassVar[str] = "Google Cloud Storage"
     extra: ClassVar[str] = "gcs"
     jars: ClassVar[str | None] = "gcs"
     file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"

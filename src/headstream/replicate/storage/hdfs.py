@@ -23,7 +23,7 @@ class HdfsAccess(StoreAccess):
     """The access to a file system; `bucket` is the NameNode's `host:port`, or a name from HADOOP_CONF_DIR."""
 
     __slots__ = ()
-    what: ClassVar[str] = "HDFS"
+    service: ClassVar[str] = "HDFS"
     extra: ClassVar[str] = "hdfs"
     jars: ClassVar[str | None] = None
     file_system: ClassVar[str] = "org.apache.hadoop.hdfs.DistributedFileSystem"

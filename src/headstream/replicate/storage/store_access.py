@@ -69,7 +69,7 @@ class StoreAccess(ABC):
     bucket: str
     storage: StorageSettings
 
-    what: ClassVar[str]
+    service: ClassVar[str]
     """The store, for messages: `S3`."""
     extra: ClassVar[str]
     """The extra of the package with the client."""

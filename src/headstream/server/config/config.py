@@ -213,9 +213,9 @@ def load_config(
     return replace(_Loader(given).load(), read_from=read_from, is_fresh=is_fresh)
 
 
-def _path_in(variables: Mapping[str, str], what: str) -> Path | None:
+def _path_in(variables: Mapping[str, str], kind: str) -> Path | None:
     """Return the path in a variable, if one is set."""
-    named = variables.get(f"HEADSTREAM_{what}_PATH") or variables.get(f"IGGY_{what}_PATH")
+    named = variables.get(f"HEADSTREAM_{kind}_PATH") or variables.get(f"IGGY_{kind}_PATH")
     return Path(named) if named else None
 
 

@@ -88,11 +88,11 @@ class HttpConnections(web.Server):
             lingering_time=_LINGERING_S,
         )
 
-    def count_room(self) -> int:
+    def count_free(self) -> int:
         """Return how many more connections are allowed."""
         return self._most - self._traffic.connections
 
-    def make_room(self) -> bool:
+    def evict_one(self) -> bool:
         """Close the oldest connection without a request with a valid token; return whether there was one."""
         return self._unauthenticated.end_oldest()
 
@@ -123,7 +123,7 @@ class HttpConnections(web.Server):
         super().connection_made(handler, transport)
         self._traffic.connections += 1
         assert isinstance(handler, _HttpConnection)
-        if self._traffic.connections > self._most and not self.make_room():
+        if self._traffic.connections > self._most and not self.evict_one():
             self.refuse()
             handler.force_close()
             return

@@ -190,8 +190,8 @@ class HttpServer:
             sock,
             ssl,
             handlers,
-            handlers.count_room,
-            handlers.make_room,
+            handlers.count_free,
+            handlers.evict_one,
             handlers.refuse,
             max(settings.max_connections // _PENDING_SHARE, 1),
             self._admission,
@@ -213,7 +213,7 @@ class HttpServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if not HttpConnections.is_authenticated(request.protocol):
-            await self._admission.turns.wait()
+            await self._admission.quota.wait()
         memory = self._budget.open(peer_of(request))
         try:
             return await self._respond(request, memory)

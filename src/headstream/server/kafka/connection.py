@@ -40,7 +40,7 @@ from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHe
 from headstream.server.kafka.sessions import MECHANISMS, enter_without_login, explain_login
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.network.admission import UnauthenticatedQuota
 from headstream.server.network.sockets import write_pieces
 from headstream.server.reporting.logs import Recently, note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
@@ -58,7 +58,7 @@ class SharedKafka(Protocol):
     context: ListenerContext
     workers: Workers
     traffic: KafkaTraffic
-    turns: UnauthenticatedTurns
+    quota: UnauthenticatedQuota
     refused_recently: Recently
 
     def joined(self, connection: KafkaConnection) -> bool:
@@ -262,7 +262,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 frame = await self._next()
                 self.is_busy = True
                 if not self._session.user_id:
-                    await self._listener.turns.wait()
+                    await self._listener.quota.wait()
                 await self._answer(frame)
                 del frame
                 if self._responses.is_full or not self._frames.has_frame:

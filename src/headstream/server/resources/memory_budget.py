@@ -97,7 +97,7 @@ class MemoryBudget:
         return MemoryAccount(self, client)
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """The bytes that are free."""
         return max(self.total_bytes - self.held_bytes, 0)
 
@@ -134,10 +134,10 @@ class MemoryBudget:
 
     def may_hold(self, client: int | str, more_bytes: int, all_bytes: int) -> bool:
         """Return whether a client can hold `more_bytes`, `all_bytes` in total on one connection."""
-        room_bytes = self.total_bytes - self.held_bytes
+        free_bytes = self.total_bytes - self.held_bytes
         if all_bytes <= _SMALL_BYTES:
-            room_bytes += self.total_bytes // _RESERVE_SHARE
-        if more_bytes > room_bytes:
+            free_bytes += self.total_bytes // _RESERVE_SHARE
+        if more_bytes > free_bytes:
             return False
         if isinstance(client, str):
             return self._unauthenticated_bytes + more_bytes <= self.total_bytes // _UNAUTHENTICATED_SHARE
@@ -151,9 +151,9 @@ class MemoryBudget:
         A user who holds little gets a small poll from the reserve when other users hold the budget.
         """
         held_bytes = self._unauthenticated_bytes if isinstance(client, str) else self._of_user.get(client, 0)
-        room_bytes = min(self.room_bytes, self.total_bytes // _USER_SHARE - held_bytes)
-        if room_bytes > 0:
-            return max(_SMALL_POLL_BYTES, room_bytes // _POLL_SHARE)
+        free_bytes = min(self.free_bytes, self.total_bytes // _USER_SHARE - held_bytes)
+        if free_bytes > 0:
+            return max(_SMALL_POLL_BYTES, free_bytes // _POLL_SHARE)
         reserve_bytes = self.total_bytes // _RESERVE_SHARE
         has_reserve = held_bytes < reserve_bytes // 2 and self.held_bytes < self.total_bytes + reserve_bytes
         return _SMALL_POLL_BYTES if has_reserve else 0

@@ -118,16 +118,16 @@ def _check_digests(paths: list[Path], refused: Path | None) -> None:
         known = JAR_DIGESTS.get(path.name)
         if digest == known:
             continue
-        aside = None if refused is None else refused / f"{path.name}.refused"
-        if aside is not None:
-            path.replace(aside)
+        refused_path = None if refused is None else refused / f"{path.name}.refused"
+        if refused_path is not None:
+            path.replace(refused_path)
         raise JarsError(
             f"the jar {path.name} is not the one that this version was tested with: its SHA-256 is {digest}, "
             + (f"not {known}" if known else "and its expected digest is unknown"),
-            where=str(aside or path),
+            where=str(refused_path or path),
             advice=(
                 "Fetch it from the project's own repository and copy it there again"
-                if aside is None
+                if refused_path is None
                 else "Check its origin; it was set aside under this name, and `headstream jars` fetches another"
             ),
         )

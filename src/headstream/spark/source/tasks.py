@@ -115,12 +115,12 @@ def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
 def _coalesce(pieces: Iterable[tuple[OffsetRange, int]], size: int) -> list[Task]:
     """Yield neighbours combined up to a cost of `size`."""
     tasks: list[list[OffsetRange]] = []
-    room = 0
+    spare = 0
     for piece, cost in pieces:
-        if tasks and cost <= room:
+        if tasks and cost <= spare:
             tasks[-1].append(piece)
-            room -= cost
+            spare -= cost
         else:
             tasks.append([piece])
-            room = size - cost
+            spare = size - cost
     return [tuple(task) for task in tasks]

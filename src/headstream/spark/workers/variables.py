@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _lock: Final = threading.Lock()
 
 
-def settle_worker_variables(spark: SparkSession) -> None:
+def set_worker_variables(spark: SparkSession) -> None:
     """Put into the map of `headstream` what Spark puts there when a stream starts; existing entries stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()

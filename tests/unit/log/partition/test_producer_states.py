@@ -118,7 +118,7 @@ class Stopping(OsFiles):
         class Counted:
             def write_at(self, data: Any, position: int) -> None:
                 if not files.writes_left:
-                    raise DiskFullError("no room")
+                    raise DiskFullError("no slot")
                 files.writes_left -= 1
                 file.write_at(data, position)
 

@@ -65,7 +65,7 @@ class RetryingFetching(Fetching):
     @property
     def is_idle(self) -> bool:
         """Whether no message is in the user's hands, and the log knows all."""
-        return not (self.has_in_hand or self._sought) and all(track.is_settled for track in self.tracks.values())
+        return not (self.has_in_hand or self._pending_seeks) and all(track.is_settled for track in self.tracks.values())
 
     @property
     def has_in_hand(self) -> bool:
@@ -261,16 +261,16 @@ class RetryingFetching(Fetching):
         if self._current is not None:
             self.finish_one(*self._current)
 
-    def settle_seeks(self) -> None:
+    def apply_seeks(self) -> None:
         """Make the pending seeks effective."""
-        for partition, offset in self._sought.items():
+        for partition, offset in self._pending_seeks.items():
             self.tracks[partition].seek(offset)
             self._touched.add(partition)
-        self._sought.clear()
+        self._pending_seeks.clear()
 
     def release(self) -> None:
         """Mark all delivered messages as processed, and apply the pending seeks."""
-        self.settle_seeks()
+        self.apply_seeks()
         self.finish()
         for partition in list(self._handed_out):
             for offset in self._in_hand(partition):
@@ -306,7 +306,7 @@ class RetryingFetching(Fetching):
         is_current = self._current is not None and self._current[0] == partition
         track = self.tracks.get(partition)
         is_settled = track is None or track.is_settled
-        return is_current or partition in self._handed_out or partition in self._sought or not is_settled
+        return is_current or partition in self._handed_out or partition in self._pending_seeks or not is_settled
 
     def _end(self, partition: int) -> None:
         super()._end(partition)

@@ -142,7 +142,7 @@ class RetryingReading(PartitionReading, Settler):
 
     def take(self) -> ReceivedMessage | None:
         """Record that the previous message is done, and return the next message if it is buffered, else None."""
-        self._fetching.settle_seeks()
+        self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
         while True:
@@ -185,7 +185,7 @@ class RetryingReading(PartitionReading, Settler):
 
     def fetch(self, wanted: int | None) -> bool:
         """Fetch the messages whose delay is over, or poll the partitions, and return whether messages are buffered."""
-        self._fetching.settle_seeks()
+        self._fetching.apply_seeks()
         with self.partitions.noting_damage():
             self.partitions.follow()
             if not self._paused_s:

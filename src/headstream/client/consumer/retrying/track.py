@@ -120,7 +120,7 @@ class Track:
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Record that a message is done, and return the offsets that waited for it, ascending; `is_reported`: the log knows."""
+        """Record that a message is done; return the offsets that waited for it alone, ascending; `is_reported`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
@@ -131,13 +131,16 @@ class Track:
             if not is_reported:
                 self._finished.append(offset)
         group = self._group_of(message.key)
-        failing = self._failing.get(group)
-        if failing is not None:
-            failing.discard(offset)
-            if not failing:
-                del self._failing[group]
-                return sorted(each for each in self._waiting.pop(group, ()) if each in self.open)
-        return []
+        failing = self._failing.get(group, set())
+        if offset not in failing:
+            return []
+        failing.discard(offset)
+        if not failing:
+            del self._failing[group]
+        first, waiting = min(failing, default=self.begun_until), self._waiting.pop(group, [])
+        if len(failing) and waiting:
+            self._waiting[group] = [each for each in waiting if each > first]
+        return sorted(each for each in waiting if each <= first and each in self.open)
 
     def pass_over(self, next_offset: int) -> None:
         """Record that messages before an offset were skipped."""

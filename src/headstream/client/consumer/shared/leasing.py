@@ -70,7 +70,7 @@ class Leasing:
         self._lease_us = lease_us
         self._follows_all = partitions is None
         self._look_s = 0.0
-        self._turn = [] if partitions is None else sorted(partitions)
+        self._rotation = [] if partitions is None else sorted(partitions)
         self._starts = starts
         self._poll = poll
         self._worker = worker_name()
@@ -112,9 +112,9 @@ class Leasing:
             return 0
         leased = self.holding.add(grant, request.token, now_s + self._lease_us / 1e6)
         self._size.begin(leased, time.monotonic())
-        if grant.partition in self._turn:
-            at = self._turn.index(grant.partition) + 1
-            self._turn = self._turn[at:] + self._turn[:at]  # the next one is first, so that all are read
+        if grant.partition in self._rotation:
+            at = self._rotation.index(grant.partition) + 1
+            self._rotation = self._rotation[at:] + self._rotation[:at]  # the next one is first, so that all are read
         return leased
 
     @property
@@ -126,7 +126,7 @@ class Leasing:
         """Include added partitions in leases, and exclude deleted partitions."""
         if not self.look_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
-            self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
+            self._rotation = [number for number in self._rotation if number in there] + sorted(there.difference(self._rotation))
             self._look_s = time.monotonic() + _LOOK_EVERY_S
 
     def _ask(self, request: LeaseRequest) -> Grant:
@@ -148,7 +148,7 @@ class Leasing:
         while not self.fetch_leased():
             self._size.end(time.monotonic())
             self._look_for_partitions()
-            whole = [partition for partition in self._turn if partition not in self._damaged]
+            whole = [partition for partition in self._rotation if partition not in self._damaged]
             try:
                 if whole and self.request(self._size.count if count is None else count, whole):
                     continue

@@ -177,9 +177,11 @@ class RemoteMessages:
         generation: int = 0,
     ) -> bool:
         wait_ms = min(max(math.ceil(timeout_ms), 0), _LONGEST_WAIT_MS)
-        who = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
+        membership = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
         try:
-            return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
+            return self._caller.call(
+                WaitMessages(topic.stream, topic.topic, positions, wait_ms, *membership), wait_ms=wait_ms
+            ).is_woken
         except ClosedError as error:
             if error.status is None:
                 raise

@@ -24,6 +24,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.stored.scan import crc32c
 from headstream.core.codec.buffer import BytesLike, Reader
 from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
@@ -153,7 +154,12 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
     actual = zlib.crc32(memoryview(received)[16:])
     if actual == crc:
         return
-    if len(received) > 61 and received[16] == 2 and crc32c(received[21:]) == int.from_bytes(received[17:21], "big"):
+    if (
+        len(received) > layout.RECORDS_HEAD
+        and received[layout.RECORDS_MAGIC] == 2
+        and crc32c(received[layout.RECORDS_CHECKED :])
+        == int.from_bytes(received[layout.RECORDS_CHECK : layout.RECORDS_CHECKED], "big")
+    ):
         raise DecodeError(
             "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
         )

@@ -206,8 +206,8 @@ def _open(data: BytesLike) -> Reader:
     return reader
 
 
-def _pull(reader: Reader, form: str, what: str) -> int:
-    number: int = reader.pull_struct(struct.Struct(f">{form}"), what)[0]
+def _pull(reader: Reader, form: str, subject: str) -> int:
+    number: int = reader.pull_struct(struct.Struct(f">{form}"), subject)[0]
     return number
 
 
@@ -215,14 +215,14 @@ def _pull_throttle(reader: Reader, version: int) -> int | None:
     return _pull(reader, "i", "throttle_ms") if version >= 1 else None
 
 
-def _pull_string(reader: Reader, what: str, *, is_nullable: bool = False) -> str | None:
+def _pull_string(reader: Reader, subject: str, *, is_nullable: bool = False) -> str | None:
     at = reader.at
-    size = _pull(reader, "h", f"the length of {what}")
+    size = _pull(reader, "h", f"the length of {subject}")
     if size == -1 and is_nullable:
         return None
     if size < 0:
-        raise DecodeError(f"the length of {what} is {size}", at)
-    return reader.pull_text(size, what)
+        raise DecodeError(f"the length of {subject} is {size}", at)
+    return reader.pull_text(size, subject)
 
 
 def _pull_set(reader: Reader) -> bytes:
@@ -243,9 +243,9 @@ def _pull_topics(reader: Reader, least_bytes: int, pull: Callable[[str], _T]) ->
     return tuple(found)
 
 
-def _pull_count(reader: Reader, least_bytes: int, what: str) -> int:
+def _pull_count(reader: Reader, least_bytes: int, subject: str) -> int:
     at = reader.at
-    count = _pull(reader, "i", f"the number of {what}")
+    count = _pull(reader, "i", f"the number of {subject}")
     if not 0 <= count <= reader.remaining // least_bytes:
-        raise DecodeError(f"{count} {what}", at, max(count, 0) * least_bytes, reader.remaining)
+        raise DecodeError(f"{count} {subject}", at, max(count, 0) * least_bytes, reader.remaining)
     return count

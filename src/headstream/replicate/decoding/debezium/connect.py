@@ -297,9 +297,9 @@ def _times(values: pa.Array, unit: str) -> pa.Array:
 
 # Decimals: base64 of big-endian two's complement -> Arrow's 16 bytes, little-endian.
 
-_SIXES: Final = np.full(256, 255, np.uint8)
-_SIXES[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
-_SIXES[ord("=")] = 0
+_SEXTETS: Final = np.full(256, 255, np.uint8)
+_SEXTETS[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
+_SEXTETS[ord("=")] = 0
 _LONGEST: Final = 16
 
 
@@ -315,8 +315,8 @@ def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         characters = data[offsets[rows][:, None] + np.arange(length)]
-        sixes = _SIXES[characters].astype(np.uint32).reshape(len(rows), -1, 4)
-        numbers = sixes[:, :, 0] << 18 | sixes[:, :, 1] << 12 | sixes[:, :, 2] << 6 | sixes[:, :, 3]
+        sextets = _SEXTETS[characters].astype(np.uint32).reshape(len(rows), -1, 4)
+        numbers = sextets[:, :, 0] << 18 | sextets[:, :, 1] << 12 | sextets[:, :, 2] << 6 | sextets[:, :, 3]
         content = (
             np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
         )

@@ -76,7 +76,7 @@ class LocalConsole:
         self._files = ConsoleFiles()
         self._views = Views(pipelines=pipelines)
         self._hosts = Hosts(_HOST)
-        self._entrance: str | None = secrets.token_urlsafe(24)
+        self._one_time_token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(32)
         self._cookie: ConsoleCookie | None = None
         self._server: asyncio.Server | None = None
@@ -88,7 +88,7 @@ class LocalConsole:
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]
         self._cookie = ConsoleCookie(bound, is_secure=False)
-        return f"http://{_HOST}:{bound}{CONSOLE_PATH}/#token={self._entrance}"
+        return f"http://{_HOST}:{bound}{CONSOLE_PATH}/#token={self._one_time_token}"
 
     async def stop(self) -> None:
         """Stop serving; idempotent."""
@@ -141,11 +141,11 @@ class LocalConsole:
         assert self._cookie is not None
         document = decode_json(await read_body(request, _BODY_BYTES, _BODY_S, _hold))
         token = document.get("token") if isinstance(document, dict) else None
-        entrance = self._entrance
-        is_known = isinstance(token, str) and entrance is not None and secrets.compare_digest(token.encode(), entrance.encode())
+        expected = self._one_time_token
+        is_known = isinstance(token, str) and expected is not None and secrets.compare_digest(token.encode(), expected.encode())
         if not is_known or not self._cookie.is_from_console(request.headers):
             return UNAUTHORIZED
-        self._entrance = None
+        self._one_time_token = None
         return json_reply({})._replace(headers=self._cookie.issue(self._session, _LIFETIME_S))
 
     async def _answer_command(self, request: web.BaseRequest, found: FoundRoute) -> Reply:

@@ -144,8 +144,8 @@ class QuicClient:
         elif now_s - self._known_s > limits.login_s:
             return "login timed out"
         for stream, began_s in self._partial_s.items():
-            room_s = limits.frame_s + len(self._partial[stream]) / limits.bytes_a_second
-            if now_s - began_s > (HANDSHAKE_S if is_tight else room_s):
+            limit_s = limits.frame_s + len(self._partial[stream]) / limits.bytes_a_second
+            if now_s - began_s > (HANDSHAKE_S if is_tight else limit_s):
                 return "receiving a request timed out"
         if self._stalled_s is not None and now_s - self._stalled_s > (HANDSHAKE_S if is_tight else limits.stall_s):
             return "sending responses timed out"

@@ -36,8 +36,9 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-_DATAGRAMS_PER_TURN: Final = 32
-"""Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the loop's time."""
+_DATAGRAMS_PER_ROUND: Final = 32
+"""Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
+loop's time."""
 
 _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 """Receive window before the login; a datagram or two more than a login."""
@@ -90,7 +91,7 @@ class QuicServer:
         )
         load_certificate(self._configuration, settings.files)
         self._tokens = AddressTokens()
-        self._turns = admission.turns
+        self._quota = admission.quota
         self._waiting = 0
         self._clients: dict[QuicClient, set[bytes]] = {}
         self._unauthenticated = UnauthenticatedConnections[QuicClient](lambda client: client.close("others need the place"))
@@ -177,7 +178,7 @@ class QuicServer:
     # -- datagrams ------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        for _ in range(_DATAGRAMS_PER_TURN):
+        for _ in range(_DATAGRAMS_PER_ROUND):
             if self._socket is None:
                 return
             try:
@@ -217,11 +218,11 @@ class QuicServer:
 
         A datagram that neither belongs to nor begins a connection is dropped first, and takes no turn.
         """
-        if self._turns.spend(cost):
+        if self._quota.spend(cost):
             return False
         if self._waiting < _MOST_WAITING:
             self._waiting += 1
-            self._turns.later(partial(self._take_waiting, datagram, address))
+            self._quota.later(partial(self._take_waiting, datagram, address))
         return True
 
     def _take_waiting(self, datagram: bytes, address: tuple[str, int]) -> None:

@@ -71,7 +71,7 @@ class ReaderSwitch:
             return False
         self._is_yielding = True
         self.pause()
-        rounds.call_with_room(ROUND_BYTES, go_on)
+        rounds.call_with_capacity(ROUND_BYTES, go_on)
         return True
 
     def resume(self) -> bool:

@@ -115,16 +115,16 @@ class KafkaGroup:
         elif asked.member_id and asked.member_id not in self.promised:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "unknown member")
         elif not asked.member_id and asked.must_return:
-            self._check_room()
+            self._check_capacity()
             given = make_id(asked.client_id)
             self.promised[given] = now_s + _ID_LIFE_S
             respond({"error_code": ErrorCode.MEMBER_ID_REQUIRED, "member_id": given})
             return None
-        self._check_room()
+        self._check_capacity()
         self.promised.pop(asked.member_id, None)
         return asked.make_member(asked.member_id or make_id(asked.instance_id or asked.client_id), now_s)
 
-    def _check_room(self) -> None:
+    def _check_capacity(self) -> None:
         if len(self.members) + len(self.promised) >= MAX_MEMBERS:
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the limit of {MAX_MEMBERS} members is reached")
 

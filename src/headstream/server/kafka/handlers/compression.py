@@ -56,10 +56,10 @@ def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
     if codec not in _RATIOS:
         return 0
     try:
-        said = _SIZES[codec](data)
+        size = _SIZES[codec](data)
     except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
-        said = None  # decompress() explains the reason
-    return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
+        size = None  # decompress() explains the reason
+    return min(most_bytes, len(data) * _RATIOS[codec] if size is None else size)
 
 
 def _declared_gzip_size(data: memoryview) -> int | None:

@@ -189,7 +189,7 @@ class FetchSession:
         self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
         self._reported.clear()
-        left, topics = min(self.request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
+        left, topics = min(self.request["max_bytes"], self._free_bytes()), dict[str, list[dict[str, Any]]]()
         for key in tuple(self._parts if self._is_full else self._pending):
             part = self._parts.get(key)
             self._pending.pop(key, None)
@@ -218,9 +218,9 @@ class FetchSession:
                 self._pending[key] = None
         self._reported.clear()
 
-    def _room_bytes(self) -> int:
+    def _free_bytes(self) -> int:
         budget = self._call.context.budget
-        return max(min(self._call.context.dispatcher.poll_bytes, budget.room_bytes // 4), _LEAST_BYTES)
+        return max(min(self._call.context.dispatcher.poll_bytes, budget.free_bytes // 4), _LEAST_BYTES)
 
     def _answer(self, part: _FetchedPartition, left: int) -> tuple[dict[str, Any], tuple[int, int], int]:
         """Return a partition of the response, its bounds, and the size of its records."""

@@ -67,8 +67,12 @@ def _count_groups(
         group: cython.longlong = c.load32(targets, 4 * i)
         if end < 0 or group >= groups:
             return i
-        c.store64_signed(totals, 16 * group, c.load64_signed(totals, 16 * group) + end - at)
-        c.store64_signed(totals, 16 * group + 8, c.load64_signed(totals, 16 * group + 8) + 1)
+        c.store64_signed(totals, layout.RUN_BYTES * group, c.load64_signed(totals, layout.RUN_BYTES * group) + end - at)
+        c.store64_signed(
+            totals,
+            layout.RUN_BYTES * group + layout.RUN_END,
+            c.load64_signed(totals, layout.RUN_BYTES * group + layout.RUN_END) + 1,
+        )
         at = end
     return -1 if at == size else count
 

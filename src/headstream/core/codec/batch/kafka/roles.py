@@ -87,9 +87,6 @@ def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
     return 1 if word in (SPRING_DLT, SPRING_ATTEMPT, CONNECT, CLOUD_EVENTS) else 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def find_roles(
     begin: cython.longlong,
     end: cython.longlong,
@@ -113,9 +110,9 @@ def find_roles(
     j: cython.longlong
     for j in range(begin, end):
         at: cython.longlong = c.load32(key_offsets, 4 * j)
-        size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - at
+        size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - at
         value_at: cython.longlong = c.load32(value_offsets, 4 * j)
-        value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - value_at
+        value_size: cython.longlong = c.load32(value_offsets, 4 * (j + 1)) - value_at
         role: cython.int = PLAIN
         if size < 1 or size > 255:
             if strict:

@@ -71,7 +71,9 @@ def _slot_of(t: cython.p_const_uchar, slots: cython.longlong, low: cython.ulongl
     mask: cython.ulonglong = slots - 1
     i: cython.longlong = low & mask
     slot: cython.longlong = HEAD + SLOT * i
-    while c.load64(t, slot + 16) != 0 and (c.load64(t, slot) != low or c.load64(t, slot + 8) != high):
+    while c.load64(t, slot + layout.SLOT_UNTIL) != 0 and (
+        c.load64(t, slot) != low or c.load64(t, slot + layout.SLOT_HASH_HIGH) != high
+    ):
         i = (i + 1) & mask
         slot = HEAD + SLOT * i
     return slot
@@ -102,14 +104,14 @@ def _note(
         end = block + c.load32(p, at + layout.HEADERS_SIZE)
         key = _key_end_of(p, block, end)
         if key > block:
-            siphash128(p, block + 15, key - block - 15, seed_low, seed_high, scratch)
-            slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, 8))
-            if c.load64(t, slot + 16) == 0:
+            siphash128(p, block + layout.KEY_VALUE, key - block - layout.KEY_VALUE, seed_low, seed_high, scratch)
+            slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, layout.SLOT_HASH_HIGH))
+            if c.load64(t, slot + layout.SLOT_UNTIL) == 0:
                 if count >= most:
                     break
                 count += 1
-                c.copy(t, slot, scratch, 0, 16)
-            c.store64(t, slot + 16, c.load64(p, at) + 1)
+                c.copy(t, slot, scratch, 0, layout.SLOT_UNTIL)
+            c.store64(t, slot + layout.SLOT_UNTIL, c.load64(p, at) + 1)
         at = end + 4 + c.load32(p, end)
     c.store64(t, 0, count)
     return at
@@ -150,7 +152,7 @@ def _close_run(
     c.store32(entries, row + layout.ENTRY_COUNT, count)
     c.store64(entries, row + layout.ENTRY_TIMESTAMP, c.load64(p, start + layout.TIMESTAMP))
     c.store32(entries, row + layout.ENTRY_CHECKSUM, crc)
-    c.store32(entries, row + 28, crc32c_from(entries, row, 28, base_offset & MASK32))
+    c.store32(entries, row + layout.ENTRY_CHECK, crc32c_from(entries, row, layout.ENTRY_CHECK, base_offset & MASK32))
     return to + size
 
 
@@ -219,9 +221,9 @@ def _keep(
             is_null = null_end(p, key, end, c.load32(p, end)) > key
             stays = not is_null or timestamp_us >= null_before_us
             if stays:
-                siphash128(p, block + 15, key - block - 15, seed_low, seed_high, scratch)
-                slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, 8))
-                stays = c.load64(t, slot + 16) <= offset + 1
+                siphash128(p, block + layout.KEY_VALUE, key - block - layout.KEY_VALUE, seed_low, seed_high, scratch)
+                slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, layout.SLOT_HASH_HIGH))
+                stays = c.load64(t, slot + layout.SLOT_UNTIL) <= offset + 1
             if stays and is_null and timestamp_us < oldest_null_us:
                 oldest_null_us = timestamp_us
         if run_count > 0 and not (stays and offset == run_until and timestamp_us == run_us):

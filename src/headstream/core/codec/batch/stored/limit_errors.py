@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NoReturn
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.faults import (
     KEY_SIZE,
     KEY_TEXT,
@@ -55,7 +56,7 @@ _ONE_ADVICE: Final = (
 
 def _first_end(view: memoryview) -> int:
     """Return where the first message of a batch ends, which must be complete."""
-    payload_at = 20 + int.from_bytes(view[16:20], "little") + 4
+    payload_at = layout.SENT_HEADERS + int.from_bytes(view[layout.SENT_HEADERS_SIZE : layout.SENT_HEADERS], "little") + 4
     return payload_at + int.from_bytes(view[payload_at - 4 : payload_at], "little")
 
 
