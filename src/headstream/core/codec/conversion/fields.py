@@ -64,7 +64,7 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
             reason = f"a key of {len(message.key)} bytes does not fit an Iggy header, which has 1 to {MAX_IGGY_VALUE_BYTES}"
             yield Finding("key", reason, remedies={"drop": DROPPED})
         if message.payload and len(message.payload) > _MAX_IGGY_PAYLOAD_BYTES:
-            reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, this one has {len(message.payload)}"
+            reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, not {len(message.payload)}"
             yield Finding("payload", reason)
         size = sum(len(value.data) for value in message.headers.values())
         if size > _MAX_IGGY_HEADER_BYTES:
@@ -95,7 +95,7 @@ def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tu
     for number, (key, value) in enumerate(pairs):
         part = f"header {key!r}"
         if not capabilities.headers:
-            yield number, Finding(part, f"it has no headers, this one is {value.kind_name}", remedies={"drop": DROPPED})
+            yield number, Finding(part, f"it has no headers, but this header is {value.kind_name}", remedies={"drop": DROPPED})
         elif not capabilities.repeats and last[key] != number:
             reason = "the key repeats, which it cannot hold; dropping retains the last value"
             yield number, Finding(part, reason, remedies={"drop": DROPPED})
