@@ -112,7 +112,7 @@ class PostgresServer(TemporaryServer):
         ran = subprocess.run(_as_owner([*command, *options]), capture_output=True, text=True, errors="replace", cwd="/")
         if ran.returncode != 0:
             raise EnvironmentSetupError(
-                f"PostgreSQL's cluster in {directory} could not be made:\n{ran.stdout}{ran.stderr}",
+                f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
                 advice="Name a directory that the server's user can reach, or omit it to use the directory of temporary files",
             )
         (directory / "password").unlink()

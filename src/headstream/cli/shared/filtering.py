@@ -71,8 +71,8 @@ def filter_options(function: _Function) -> _Function:
         "--where",
         type=Checked("filter", lambda text: parse_filter(text).text),
         metavar="FILTER",
-        help="Only messages that match, as in \"attempt >= 3 AND source IN ('web', 'app')\"; fields are _offset, _timestamp, "
-        "_state, _id, _key and _size.",
+        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\"; its fields are "
+        "headers, and _offset, _timestamp, _state, _id, _key and _size.",
     )
     @click.option(
         "--on-filter-error",

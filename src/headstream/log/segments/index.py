@@ -74,7 +74,7 @@ class IndexReader:
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
-                f"an index of version {header.version} with entries of {header.entry_size} bytes",
+                f"the index has version {header.version} and entries of {header.entry_size} bytes",
                 where=self.path,
                 advice="Use the Headstream version that wrote it, or a newer one",
             )

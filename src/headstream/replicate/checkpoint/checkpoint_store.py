@@ -173,7 +173,7 @@ class ObjectCheckpointStore:
         """Do nothing: open() has taken over the checkpoint."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
-        """Keep all that has changed; returns when it is kept."""
+        """Store all changes, and return when they are stored."""
         with self._lock:
             for attempt in range(1, attempts + 1):
                 try:

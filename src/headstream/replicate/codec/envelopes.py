@@ -225,7 +225,7 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
     """
     offsets_view, view = memoryview(offsets), memoryview(data)
     if offsets_view.nbytes % 4:
-        raise InvalidInputError("offsets are a buffer of int32")
+        raise InvalidInputError("offsets must be a buffer of int32")
     bounds: cython.p_const_uchar = c.readable(offsets_view)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -95,7 +95,7 @@ class Loads:
         read_until_us: All messages logged before this time are observed, and rows logged before it are placed. Initially 1:
             messages of sources without log times have time 0, and belong to one load.
         highest: H of that time.
-        changed_us: When the first change newer than all changes before the newest load's last row was logged.
+        changed_us: Log time of the first change that is newer than all changes before the newest load's last row.
         marks: Steps of H from `read_until_us` on.
         past: Some steps of H before.
         spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.

@@ -58,7 +58,7 @@ class MergePlan:
 
     @property
     def predicate(self) -> str:
-        """When a source row and a target row are the same row."""
+        """Condition for a source row and a target row to be the same row."""
         return " AND ".join([*(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in self.match), *self.where])
 
 

@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Do the work for the given tables soon, again if it is under way; returns at once."""
+        """Schedule the work for the given tables, again if it is running; return at once."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:
@@ -124,5 +124,5 @@ class BackgroundWork(Generic[K]):
                 failures.append(reason)
         if failures:
             more = f" (and {len(failures) - 1} more: see the status)" if len(failures) > 1 else ""
-            _LOGGER.warning("%s, which is tried again: %s%s", self._failure, failures[0], more)
+            _LOGGER.warning("%s, which is retried: %s%s", self._failure, failures[0], more)
         return len(keys) > len(self.reasons)

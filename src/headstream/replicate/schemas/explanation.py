@@ -114,7 +114,7 @@ class Explainer:
         explained["table"] = f"{lineage.schema}.{lineage.table}" if lineage is not None else None
         if envelope.form == "avro" and metadata is None and envelope.schema is None:
             if envelope.schema_id is None:
-                raise SchemaError("an Avro data message without a schema or a schema id")
+                raise SchemaError("the Avro data message has neither a schema nor a schema id")
             return f"unknown schema: {self._advice} ({envelope.schema_id})"
         change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
         names = _names(change, metadata)

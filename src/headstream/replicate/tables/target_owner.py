@@ -88,7 +88,7 @@ class Owner:
                 f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
                 advice="Give each pipeline separate targets (tables, target). If that checkpoint is lost, run with "
-                "--take-over: its record of deletions is lost too, so load the table again",
+                "--take-over: its record of deletions is also lost, so load the table again",
             )
 
     def _write(self, file: Path, *, replace: bool) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     own = [name for name in names if name.lower() in _READ_ONLY_COLUMNS]
     what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
     return InvalidOptionError(
-        f"columns that cannot be written: {what}",
+        f"these columns cannot be written: {what}",
         advice=f'For headers use .option("headerColumns", "{", ".join(names)}"); else .drop({drops})',
     )
 

@@ -141,7 +141,7 @@ def test_decode_metadata_refuses_an_avro_message_whose_data_schema_does_not_pars
 def test_decode_metadata_refuses_what_is_no_metadata_message() -> None:
     with pytest.raises(SchemaError, match="type DT"):
         decode_metadata(Envelope("DT", {}, form="json"))
-    with pytest.raises(SchemaError, match="without its messageSchema"):
+    with pytest.raises(SchemaError, match="has no messageSchema"):
         decode_metadata(Envelope("MD", b"", None, "ID", None))
     with pytest.raises(SchemaError, match="not JSON"):
         decode_metadata(Envelope("MD", b"", None, "ID", "{"))

@@ -84,7 +84,7 @@ def test_data_with_a_schema_of_its_own_needs_no_other() -> None:
 
 
 def test_data_in_avro_that_names_no_schema_is_broken() -> None:
-    assert "without a schema" in explain(data_message(METADATA, CHANGE, schema_id=None))["fault"]
+    assert "neither a schema nor a schema id" in explain(data_message(METADATA, CHANGE, schema_id=None))["fault"]
 
 
 def test_data_that_its_schema_does_not_fit_is_broken_at_a_byte() -> None:

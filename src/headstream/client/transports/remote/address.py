@@ -149,7 +149,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("TLS options given without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options are given without TLS", advice="Add tls=true")
     return options
 
 

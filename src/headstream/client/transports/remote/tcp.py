@@ -140,7 +140,7 @@ class TcpConnection:
 
     def _too_long(self) -> LimitError:
         error = LimitError(
-            f"a request of {self._sent_bytes} bytes, which exceeds the server's limit",
+            f"a request of {self._sent_bytes} bytes exceeds the server's limit",
             where=self._address.place,
             advice="Send smaller batches (batch_bytes), or raise headstream.max_frame_size of the server",
         )

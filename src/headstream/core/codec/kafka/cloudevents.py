@@ -5,8 +5,8 @@
     datacontenttype, or content-type    content-type
     another name                        the same: no attribute of the event
 
-An event has the attributes id, source and type. A missing id is the message's, a missing source its topic, a missing time
-its time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
+An event has the attributes id, source and type. A missing id, source or time is filled with the message's id, topic or
+time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class TypedHeaders:
         size = end - begin - 5
         if size < 0:
             if size == -1 and self.strict and block[begin : begin + 4] != b"\xff\xff\xff\xff":
-                raise DecodeError("a value without a type", at + begin, 1, 0, where=_where(key))
+                raise DecodeError("the value has no type", at + begin, 1, 0, where=_where(key))
             return HeaderValue(HeaderKind.NULL, b"")
         code = block[begin + 4]
         body = block[begin + 5 : end]

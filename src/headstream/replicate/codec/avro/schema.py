@@ -102,7 +102,7 @@ class _Parser:
 
     def parse(self, node: object, namespace: str, place: str, depth: int) -> AvroType:
         if depth > MAX_DEPTH:
-            raise SchemaError(f"an Avro schema of more than {MAX_DEPTH} levels", where=place)
+            raise SchemaError(f"the Avro schema has more than {MAX_DEPTH} levels", where=place)
         if isinstance(node, str):
             return AvroType(node) if node in PRIMITIVES else self.find(node, namespace, place)
         if isinstance(node, list):
@@ -126,9 +126,9 @@ class _Parser:
     def parse_union(self, node: list[Any], namespace: str, place: str, depth: int) -> AvroType:
         branches = tuple(self.parse(branch, namespace, place, depth + 1) for branch in node)
         if not branches:
-            raise SchemaError("an Avro union without branches", where=place or None)
+            raise SchemaError("an Avro union has no branches", where=place or None)
         if any(branch.kind == "union" for branch in branches):
-            raise SchemaError("an Avro union within a union", where=place or None)
+            raise SchemaError("an Avro union contains a union", where=place or None)
         return AvroType("union", branches=branches, weight=_weigh(1 + sum(branch.weight for branch in branches), place))
 
     def parse_record(self, node: dict[str, Any], namespace: str, place: str, depth: int) -> AvroType:
@@ -181,7 +181,7 @@ def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, s
     """Return the full name of a named type, and the namespace for types inside it."""
     name = node.get("name")
     if not isinstance(name, str):
-        raise SchemaError(f"an Avro {node['type']} without a name", where=place or None)
+        raise SchemaError(f"an Avro {node['type']} has no name", where=place or None)
     own = node.get("namespace")
     if isinstance(own, str):
         namespace = own
@@ -208,5 +208,5 @@ def _with_logical_type(plain: AvroType, node: dict[str, Any]) -> AvroType:
 
 def _weigh(weight: int, place: str) -> int:
     if weight > MAX_TYPES:
-        raise SchemaError(f"an Avro schema of more than {MAX_TYPES} types", where=place or None)
+        raise SchemaError(f"the Avro schema has more than {MAX_TYPES} types", where=place or None)
     return weight
