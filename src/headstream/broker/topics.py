@@ -92,7 +92,7 @@ class Topics:
         """Change options of a topic, and return it.
 
         Args:
-            changes: Options of TopicOptions by name; omitted ones stay.
+            changes: Options of TopicOptions by name; omitted options stay unchanged.
 
         Raises:
             InvalidOptionError: an option is invalid.

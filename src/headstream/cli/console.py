@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @url_option
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1.  [default: any free one]")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1. [default: any free port]")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
 @pipelines_option
 @schemas_option

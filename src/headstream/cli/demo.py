@@ -64,9 +64,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-@click.option(
-    "--iceberg", "is_iceberg", is_flag=True, help="Also create an Iceberg table for each Delta table, and compare both."
-)
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="Also create an Iceberg table per Delta table, and compare both.")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:

@@ -142,7 +142,7 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
     type=start_parameter("first", "last"),
     default="first",
     show_default=True,
-    help="Where the group starts: an offset, a time, first or last, as for seek.",
+    help="Start of the group: an offset, a time, first or last.",
 )
 @url_option
 @output_option
@@ -187,11 +187,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @_group_argument
 @click.argument("to", type=start_parameter("first", "last"))
 @click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(1),
-    multiple=True,
-    help="Partition number, from 1; repeatable. [default: all partitions]",
+    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Partition, from 1; repeatable. [default: all]"
 )
 @url_option
 @output_option

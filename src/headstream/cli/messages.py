@@ -50,7 +50,7 @@ _TAIL_COUNT: Final = 1000
     "headers",
     multiple=True,
     type=Checked("k=kind:value", parse_header),
-    help="Typed header, for example attempt=uint8:3; repeatable.",
+    help="Typed header, as attempt=uint8:3; repeatable.",
 )
 @click.option(
     "--id",
@@ -130,14 +130,12 @@ def send(
     type=start_parameter("first", "last", "next"),
     default="first",
     show_default=True,
-    help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the"
+    help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the "
     "last message that next has shown).",
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option(
-    "--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N messages, like --offset last --count N."
-)
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N, like --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),

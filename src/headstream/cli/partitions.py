@@ -113,11 +113,7 @@ _partition_option = click.option(
 @partition.command()
 @topic_argument
 @_partition_option
-@click.option(
-    "--offset",
-    type=click.IntRange(0),
-    help="Show only the message at this offset: its state, and its delivery history in each group.",
-)
+@click.option("--offset", type=click.IntRange(0), help="Show one message: its state, and its delivery history in each group.")
 @url_option
 @output_option
 def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:

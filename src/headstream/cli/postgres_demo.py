@@ -60,7 +60,7 @@ def run_postgres_demo(console: Console) -> None:
     """Run the demo, print the tables beside PostgreSQL's tables, and remove all files.
 
     Raises:
-        EnvironmentSetupError: PostgreSQL or Java is missing; the text says what to install.
+        EnvironmentSetupError: PostgreSQL or Java is missing; the text names the package to install.
         ClickException: a table differs.
     """
     settings = {"wal_level": "logical"}

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option(
-    "--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines that do not name a topic."
-)
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without a topic.")
 @click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Write bad lines to FILE and continue.")
 @click.option(
     "--partitions",
@@ -163,7 +161,7 @@ def _read_all(
     until: PollingStrategy | None,
     options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over a topic's messages up to its partitions' current ends, without later ones."""
+    """Iterate over a topic's messages up to its partitions' current ends, without later messages."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:

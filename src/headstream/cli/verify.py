@@ -1,4 +1,4 @@
-"""`headstream verify`: checks that all stored data is intact; with --repair, repairs what can be repaired."""
+"""`headstream verify`: checks that all stored data is intact; with --repair, makes the safe repairs."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class Client:
             name: `stream/topic`.
             partitions: 1 to 1000.
             limits: `iggy`: any Iggy client can read all messages; `wide`: also empty and null values and payloads.
-            fsync: When acknowledged messages are synced to disk, and thus what a power cut can lose. `always`: before the
+            fsync: When acknowledged messages are synced to disk, and thus the possible loss in a power cut. `always`: before the
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
@@ -281,7 +281,7 @@ class Client:
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
         """Change options of a topic, and return it; omitted options stay, None switches an option off.
 
-        Old messages are deleted in the background by whole files, except the active one: up to one file per partition is
+        Old messages are deleted in the background in units of files, except the active file: up to one file per partition is
         retained beyond the limit.
 
         Args:
@@ -752,7 +752,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay, all others are removed.
+            CorruptLogError: a segment is damaged; its messages stay, all other messages are removed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)

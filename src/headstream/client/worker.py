@@ -27,7 +27,7 @@ _INTERRUPT_AGAIN_S: Final = 0.25
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield successive waits, milliseconds, that limit a cancellation; later ones are longer: idle waits cost almost nothing."""
+    """Yield successive waits, milliseconds, that limit a cancellation; later waits are longer: idle waits cost almost nothing."""
     slice_ms = _FIRST_SLICE_MS
     while True:
         yield slice_ms
@@ -63,13 +63,13 @@ class Worker:
         return self._lock_of_loop[1]
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread, with the caller's context variables, and return what it returns."""
+        """Run a call in the thread, with the caller's context variables, and return its result."""
         return await self.take(functools.partial(call, *args, **kwargs), None)
 
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
         """Run a call in the thread that takes messages; a cancellation loses none of them.
 
-        The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
+        The next call begins when this one is over: a commit, for example, never includes messages that are put back.
 
         Args:
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.

@@ -75,7 +75,7 @@ class App:
             options: As for Client.consumer(), with a `group`.
 
         Raises:
-            InvalidInputError: the signature cannot be filled, or an option is invalid; the error says what to write.
+            InvalidInputError: the signature cannot be filled, or an option is invalid; the error has a correct example.
         """
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
@@ -125,7 +125,7 @@ class App:
     def run(self) -> None:
         """Run until all handlers have ended, by Ctrl-C, SIGTERM, stop() or `timeout_ms`.
 
-        The first signal ends each handler after the message that it has. The second one cancels them: these messages are
+        The first signal ends each handler after the message that it has. The second signal cancels them: these messages are
         delivered again.
 
         Raises:

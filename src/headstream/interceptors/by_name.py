@@ -70,7 +70,7 @@ def _make(part: str) -> object:
 def _make_shipped(name: str, options: dict[str, str]) -> object:
     if name not in _SHIPPED:
         raise InvalidOptionError(
-            f"there is no interceptor {name!r}", advice=f"Use {', '.join(_SHIPPED)}, or module:attribute for another one"
+            f"there is no interceptor {name!r}", advice=f"Use {', '.join(_SHIPPED)}, or module:attribute for another interceptor"
         )
     make, known = _SHIPPED[name]
     values: dict[str, Any] = {}

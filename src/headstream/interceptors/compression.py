@@ -19,10 +19,9 @@ _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 
 class Compression(Interceptor):
-    """Compresses payloads when they are sent, where that makes the message smaller, and decompresses them when received.
+    """Compresses payloads when they are sent, if that makes the message smaller, and decompresses them when received.
 
-    Messages without the header `hs.compression` are received as they are, and messages that have it are not compressed
-    again.
+    Messages without the header `hs.compression` are received unchanged, and messages that have it are not compressed again.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).

@@ -172,13 +172,13 @@ class Log:
         return path
 
     def catalog(self) -> Catalog | None:
-        """Return the catalog of streams and topics; None where there is no log yet."""
+        """Return the catalog of streams and topics; None if there is no log yet."""
         with self._lock:
             self.snapshot()
             return self._catalog
 
     def snapshot(self) -> Snapshot:
-        """Return the current streams and topics; empty where there is no log yet."""
+        """Return the current streams and topics; empty if there is no log yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
         if known is not None:  # called twice a send: without the lock, which a change of topics can hold long
             return known
@@ -304,7 +304,7 @@ class Log:
             removed[number] = removed.get(number, 0) + 1
 
     def count_removal(self, removal: Removal) -> None:
-        """Add a removal of marked messages to what this process has removed."""
+        """Add a removal of marked messages to the process's total."""
         self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
@@ -373,7 +373,7 @@ class Log:
         """Close all files and release the writer's lock; closing twice is fine.
 
         Raises:
-            PartitionClosedError: acknowledged messages could not be synced; everything is closed all the same.
+            PartitionClosedError: acknowledged messages could not be synced; the log is closed nevertheless.
         """
         failure: StorageError | None = None
         self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for

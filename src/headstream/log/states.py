@@ -4,17 +4,16 @@
     bytes    the state byte of each message, in place; synced
     settled  catalog, one transaction: no longer pending; the row of an available message is deleted
 
-The catalog has the intended state, the byte is what readers see. A crash between the steps leaves pending rows: the next
+The catalog has the intended state, readers see the byte. A crash between the steps leaves pending rows: the next
 writer first writes their bytes, and settles them. Checksums stay valid: the payload's does not
 cover the state, and the index takes every state byte as 0.
 
 Everything without a row is available. So a poll checks the state bytes only where there are rows;
 since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
 queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
-deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
+deleted once their segment was replaced: a reader that finds no rows reads the present files (PartitionStates.renew()).
 
-Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has settled rows
-alone, and
+Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has only settled rows, and
 a message that becomes available leaves it before its byte is written.
 """
 
@@ -100,7 +99,7 @@ class MessageStates:
         """Return the first offset at or after an offset whose message can have one of the given states, or None.
 
         For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
-        for other states the rows up to the first one are read.
+        for other states the rows up to the first match are read.
         """
         others = states - {_AVAILABLE}
         found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
@@ -213,7 +212,7 @@ class MessageStates:
                 remove_states(self._catalog, topic.number, number, missing)
 
     def _find_existing(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """Return path and byte position of the existing ones of the given messages, and the offsets of the missing ones."""
+        """Return path and byte position of the given messages that exist, and the offsets of those that do not."""
         found: dict[int, tuple[str, int]] = {}
         missing = []
         with PartitionFollower(directory, self._files) as follower:
@@ -228,7 +227,7 @@ class MessageStates:
         return found, missing
 
     def repair(self) -> None:
-        """Finish what a crash left unfinished; this process has just become the writer."""
+        """Finish changes that a crash interrupted; this process has just become the writer."""
         topics = {topic.number: topic for topic in topics_of(self._catalog.snapshot())}
         pending: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for topic, number, offset, state in pending_states(self._catalog):

@@ -62,7 +62,7 @@ _SECRET_BYTES: Final = 64
 
 
 class ServerApp:
-    """A server, as long as the body of `async with` runs.
+    """A server, while the body of `async with` runs.
 
     Args:
         pipelines: Reports of Replicate pipelines for the console.
@@ -255,7 +255,7 @@ class ServerApp:
 
     @staticmethod
     def _limit_of_connections(wanted: int, transport: str) -> int:
-        """Return the limit of one listener's connections: the log needs a part of the open files."""
+        """Return the limit of one listener's connections, since the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
@@ -304,9 +304,7 @@ class ServerApp:
             self.dispatcher.sessions.close(session)
         where = " and ".join(str(address) for address in open_addresses if not address.is_loopback)
         raise InvalidOptionError(
-            f"other machines could log in as {DEFAULT_USERNAME!r} with the default password",
-            where=where,
-            advice=advice,
+            f"other machines could log in as {DEFAULT_USERNAME!r} with the default password", where=where, advice=advice
         )
 
     async def _sweep_periodically(self) -> None:

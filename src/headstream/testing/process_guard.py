@@ -28,7 +28,7 @@ _END_SECONDS: Final = 10
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit code; the arguments are those above (an empty FOLDER removes none)."""
+    """Run the program and return its exit code; the arguments are described above (an empty FOLDER removes no folder)."""
     ending = signal.SIGKILL
     if arguments[0] == "--signal":
         ending, arguments = signal.Signals[arguments[1]], arguments[2:]

@@ -35,13 +35,13 @@ _LOG_NAME: Final = "server.log"
 
 
 class TemporaryServer:
-    """A program with a directory of its own, running from start() to stop() or within a `with` statement.
+    """A program with a separate directory, running from start() to stop() or within a `with` statement.
 
     A subclass says how its directory is prepared, how the program is called, and when it is ready.
 
     Args:
         title: What it is, in errors, as `Kafka broker`.
-        parent: Directory in which its own directory is made; None for that of temporary files.
+        parent: Directory in which the program's directory is created; None for the directory of temporary files.
         start_seconds: Timeout of a start, seconds.
     """
 
@@ -135,7 +135,7 @@ class TemporaryServer:
         return True
 
     def _complete(self) -> None:
-        """Do what is left to be done after the first start."""
+        """Do the remaining work after the first start."""
 
     def _kill(self, directory: Path) -> None:
         """Kill processes of the program that would outlive it."""

@@ -7,7 +7,7 @@ checking intentionally cost tens of milliseconds and release the interpreter's l
 
 Kafka's clients log in with each of their connections, and each client opens several connections to a server. A password that
 bcrypt has matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password
-has another hash, so that the old one is not recognized. A wrong password always costs a bcrypt.
+has another hash, so that the old password is not recognized. A wrong password always costs a bcrypt.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     client       c=biws,r=NONCEMORE,p=PROOF                 the gs2 header in base64, the proof of the password
     server       v=SIGNATURE                                the proof that the server knows the verifier
 
-A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than that of bcrypt.
+A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than for bcrypt.
 """
 
 from __future__ import annotations

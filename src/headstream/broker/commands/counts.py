@@ -89,7 +89,7 @@ class CountsCache:
         return made
 
     def totals(self, snapshot: Snapshot) -> Totals:
-        """Return the totals of a log; one thread counts, others wait for its result."""
+        """Return the totals of a log; one thread counts, and other threads wait for its result."""
         return self._totals.get(lambda: self._count(snapshot))
 
     def _count(self, snapshot: Snapshot) -> Totals:

@@ -141,7 +141,7 @@ def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -
 
 
 def _last_epoch(server: Dispatcher, writer: str) -> int | None:
-    """Return the last completed epoch: for a pending or refused one, the epoch before it."""
+    """Return the last completed epoch: for a pending or refused epoch, the epoch before it."""
     record = server.broker.backing.log.commits.outcome(writer)
     if record is None:
         return None

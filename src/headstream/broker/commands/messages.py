@@ -3,8 +3,8 @@
     send    topic found -> permitted -> partition chosen -> appended
     poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
-Iggy clients are served topics with the limits `iggy` only: they cannot read what a `wide` topic can contain (empty payloads,
-null headers), so sends and polls of such a topic are refused (5).
+Iggy clients are served topics with the limits `iggy` only: they cannot read all messages that a `wide` topic can contain (empty
+payloads, null headers), so sends and polls of such a topic are refused (5).
 
 A wait holds no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """

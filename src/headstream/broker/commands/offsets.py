@@ -1,4 +1,4 @@
-"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next one.
+"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next offset.
 
 Storing 0 in an empty partition is accepted, as Iggy's server does, and skips no message.
 """
@@ -38,7 +38,7 @@ def find_consumer_partition(
     """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        partition: 0 is the first partition for a consumer, and the next one in turn for a group member.
+        partition: 0 is the first partition for a consumer, and the next partition in turn for a group member.
         is_poll: Whether a member advances to its next partition.
 
     Raises:
@@ -72,7 +72,7 @@ def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, name
 
 
 def check_partition(target: FoundTopic, partition: int) -> int:
-    """Return a partition's number, or refuse (3007) a missing one."""
+    """Return a partition's number, or refuse (3007) a missing partition."""
     topic = target.topic
     if 1 <= partition <= topic.partitions:
         return partition

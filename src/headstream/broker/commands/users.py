@@ -70,7 +70,7 @@ def update_permissions(server: Dispatcher, session: Session, command: UpdatePerm
 
 
 def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
-    """Change a password (20, 42); every user can change its own.
+    """Change a password (20, 42); every user can change the user's own password.
 
     Its personal access tokens, other sessions and other HTTP access tokens end: somebody who knew the old password could use
     them. The session or access token that changed it stays, if it is the user's own.

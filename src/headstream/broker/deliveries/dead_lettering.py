@@ -3,7 +3,7 @@
     1. the journal records the copy's partition and that partition's end   2. the copy is appended and synced
     3. the journal records that the message is done
 
-Each step is stored before the next one begins. After a crash, the step is repeated: if a copy is found after the recorded end,
+Each step is stored before the next step begins. After a crash, the step is repeated: if a copy is found after the recorded end,
 it is not copied again; otherwise the move starts again with the current dead-letter topic, because the first topic can be deleted
 or reject the copy.
 """

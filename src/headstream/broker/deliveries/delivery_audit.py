@@ -1,6 +1,6 @@
 """DeliveryAudit: a topic with one row for each transition of a delivery or a message state: author, transition, time and reason.
 
-A thread of its own appends rows: a transition does not wait for its row, and succeeds even if the row cannot be appended. A row
+A separate thread appends rows: a transition does not wait for its row, and succeeds even if the row cannot be appended. A row
 that cannot be appended, because too many rows wait or the topic rejects it, is counted as lost and logged. The audit topic itself
 is not audited.
 """

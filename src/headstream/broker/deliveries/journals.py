@@ -36,7 +36,7 @@ class OpenJournal:
         self.idle: tuple[int, RetryOrder] | None = None
 
     def refresh_table(self, base: int, now_us: int, steady_us: int) -> LeaseTable:
-        """Return the table of the journal's state; a new one if another process, or a commit without leases, changed it."""
+        """Return the table of the journal's state; a new table if another process, or a commit without leases, changed it."""
         state = self.journal.state
         if self.table is None or self.table.state is not state or self.base != base:
             self.table = LeaseTable(state, now_us, steady_us)

@@ -1,6 +1,6 @@
 """Leases: lends messages of a group to workers that share its partitions, and records their steps.
 
-    lease    end expired leases -> finish what an interrupted call left -> grant -> journal -> offset
+    lease    end expired leases -> finish an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
@@ -87,7 +87,7 @@ class Leases:
             TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
             InvalidInputError: a message that is requested by offset is not deferred.
             InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
-            LogLockedError: a message goes into the dead-letter topic, and another process is the log's writer.
+            LogLockedError: a message must be dead-lettered, and another process is the log's writer.
         """
         _check(request)
         record = self._backing.topic(topic)
@@ -222,7 +222,8 @@ class Leases:
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
-            The steps that were refused, because their lease had ended; all others are recorded. And how long the group is paused.
+            The steps that were refused, because their lease had ended; all other steps are recorded. And how long the group is
+            paused.
 
         Raises:
             OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
@@ -235,7 +236,7 @@ class Leases:
         if partition_generation not in (None, record.generation(partition)):
             raise OffsetOutOfRangeError(
                 f"partition {partition} of {str(topic)!r} has been purged or recreated since",
-                advice="Nothing was recorded: its messages are gone",
+                advice="Nothing was recorded: its messages no longer exist",
             )
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:

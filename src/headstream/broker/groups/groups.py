@@ -321,7 +321,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close its consumers first: their commits would overwrite this one",
+            advice="Close its consumers first: their commits would overwrite this offset",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:

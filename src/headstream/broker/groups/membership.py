@@ -139,7 +139,7 @@ class GroupMembers:
         state = self._members.get(member)
         if state is None:
             raise RebalancedError(
-                f"member {member} timed out and left the group; its partitions went to other members",
+                f"member {member} timed out and left the group; its partitions were assigned to other members",
                 advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
             )
         return state

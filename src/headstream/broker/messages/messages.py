@@ -270,7 +270,7 @@ class Messages:
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
         """Estimate the stored bytes of a range, and return the end of the last send within a size.
 
-        Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
+        Reads only the indexes. For a damaged partition the result is 0 bytes and the partition's end.
 
         Args:
             from_offset: The first offset; expired offsets have no bytes.

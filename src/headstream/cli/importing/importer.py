@@ -46,7 +46,7 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return how many partitions the topic needs, at least 1; its first one is `first`."""
+        """Return how many partitions the topic needs, at least 1; its first partition is `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 

@@ -107,7 +107,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["delayed", "dead-letter", "fail"]),
     default="delayed",
     show_default=True,
-    help="What to do with messages that wait longer than --schema-wait.",
+    help="How to treat messages that wait longer than --schema-wait.",
 )
 @click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
 @click.option(
@@ -138,7 +138,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--max-dead-rate",
     type=click.FloatRange(0, 1),
-    help="Stop a table whose share of dead letters is higher, from 0 to 1.  [default: 0.1]",
+    help="Stop a table whose share of dead letters exceeds this, from 0 to 1.  [default: 0.1]",
 )
 @click.option(
     "--catalog",
@@ -287,7 +287,7 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Let the first Ctrl-C or SIGTERM stop a pipeline, the second one end the program; return the received signals, a
+    """Let the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
     growing list. Must be called after a session starts, since Spark installs a signal handler.
     """
     came: list[int] = []

@@ -38,19 +38,11 @@ _MOST_CHARACTERS: Final = 200
     help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
 @config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of its tables.")
-@click.option(
-    "--tables", type=StorablePlace(is_table=True), help="Directory or URI of the pipeline's Delta tables; overrides the file."
-)
-@click.option(
-    "--checkpoint", type=StorablePlace(exists=True), help="Directory or URI of the pipeline's checkpoint; overrides the file."
-)
+@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the Delta tables; overrides the file.")
+@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the checkpoint; overrides the file.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=1000,
-    show_default=True,
-    help="Maximum number of differing rows to report per table.",
+    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum differing rows to report per table."
 )
 @click.option(
     "--connections",

@@ -34,9 +34,7 @@ def iceberg() -> None:
 
 @iceberg.command()
 @config_option("The pipeline's TOML file.", is_required=True)
-@click.option(
-    "--table", "pattern", metavar="PATTERN", default="*", help="Check only target tables that match, for example shop.*."
-)
+@click.option("--table", "pattern", metavar="PATTERN", default="*", help="Check only matching target tables, for example shop.*.")
 @click.option("--repair", is_flag=True, help="Rebuild Iceberg tables that differ, without their older snapshots.")
 @output_option
 def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:

@@ -96,12 +96,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 @click.command()
 @checkpoint_options
 @click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI), if not in the checkpoint.")
-@click.option(
-    "--table",
-    type=_TABLE,
-    metavar="SCHEMA.TABLE",
-    help="Show only schema versions of this source table, for example SHOP.orders.",
-)
+@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schemas of this source table, for example SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.

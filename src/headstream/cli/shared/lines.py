@@ -33,7 +33,7 @@ def encode_line(message: Message, payload_as: str | None = None) -> str:
 
 
 def decode_line(line: bytes) -> Message:
-    """Return the message in one line of JSON, UTF-8; what the line omits of topic, partition, offset and timestamp is None.
+    """Return the message in one line of JSON, UTF-8; members that the line omits (topic, partition, offset, timestamp) are None.
 
     Raises:
         DecodeError: it is not JSON.

@@ -25,7 +25,7 @@ def read_secret(label: str, *, is_new: bool = False) -> str:
 
 
 def resolve_url(url: str | None) -> str | None:
-    """Return the given URL, or that of the current context, with the stored credentials; None if neither is set."""
+    """Return the given URL, or the current context's URL, with the stored credentials; None if neither is set."""
     if url:
         return url
     contexts = Contexts(contexts_path())
@@ -34,7 +34,7 @@ def resolve_url(url: str | None) -> str | None:
 
 
 def add_password(url: str) -> str:
-    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing one. Call it after all other
+    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing password. Call it after all other
     arguments are checked: an invalid command must not ask for a password.
     """
     if not url.startswith(_WITH_LOGIN):

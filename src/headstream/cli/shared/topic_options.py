@@ -92,7 +92,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "compaction_delay_us",
         Checked("age", parse_compaction_us),
         "none",
-        "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its"
+        "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its "
         "key, and is removed at this age, for example 1d or 0s. none disables compaction.",
     ),
     (
@@ -107,7 +107,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "summary_headers",
         Checked("names", parse_header_names),
         "none",
-        "Headers (at most 8) whose values are summarized per segment so that --where can skip segments, for example"
+        "Headers (at most 8) whose values are summarized per segment so that --where can skip segments, for example "
         "tenant,user_id; none disables summaries.",
     ),
     (
@@ -115,7 +115,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deletion_grace_us",
         Checked("age", parse_age_us),
         "7d",
-        "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s;"
+        "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s; "
         "forever keeps them.",
     ),
     (

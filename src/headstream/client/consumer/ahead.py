@@ -1,4 +1,4 @@
-"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current one."""
+"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current batch."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class _AsyncReading(Generic[_Reader]):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one."""
+        """Commit the previous message and return the next."""
         consumer = await self._opened()
         message: ReceivedMessage | None = None
         if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):

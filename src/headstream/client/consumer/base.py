@@ -39,14 +39,14 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
 
     @abstractmethod
     def fetch(self, timeout_ms: float | None = 0) -> bool:
         """Fetch messages without delivering any, and return whether some are buffered."""
 
     def take_within(self, timeout_ms: float | None) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one, or None after a time without one.
+        """Commit the previous message and return the next, or None after a time without a message.
 
         Args:
             timeout_ms: How long to wait for it, milliseconds; None waits without limit.
@@ -57,7 +57,7 @@ class BaseConsumer(ABC):
                 return message
 
     def __next__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one, waiting up to timeout_ms."""
+        """Commit the previous message and return the next, waiting up to timeout_ms."""
         message = self.take_within(self._timeout_ms)
         if message is None:
             raise StopIteration

@@ -68,7 +68,7 @@ class Consumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
         return self._reading.may_wait
 
     def after_fork(self) -> None:
@@ -99,12 +99,12 @@ class Consumer(BaseConsumer):
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
         self._check_open()
         return self._reading.take()
 
     def finish(self) -> None:
-        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        """Commit the message that iteration delivered last; requesting the next message also does this."""
         self._check_open()
         self._reading.finish()
 
@@ -196,7 +196,7 @@ class Consumer(BaseConsumer):
 
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.
-            InvalidInputError: it is not deferred; the error says what it is.
+            InvalidInputError: it is not deferred; the error has its status.
         """
         settler = lease_settler(self._settler)
         self._check_open()
@@ -205,7 +205,7 @@ class Consumer(BaseConsumer):
             raise InvalidInputError(
                 f"message {offset} of partition {partition} cannot be delivered",
                 where=str(self._name),
-                advice="It is gone, not available or cannot be decoded, or another process reads for the group",
+                advice="It was removed, is not available or cannot be decoded, or another process reads for the group",
             )
         return message
 

@@ -66,9 +66,7 @@ def _find_reading(
         worker, lease_us = make_lease_policy(transport, topic, options)
         return lambda own, topic, chosen: SharedReading(own, topic, chosen, worker, lease_us)
     if options.get("lease") is not None:
-        raise InvalidOptionError(
-            "lease, the time that a worker has for a message, requires mode='shared'", advice='Add mode="shared", or omit lease'
-        )
+        raise InvalidOptionError("lease, a worker's time for a message, requires mode='shared'", advice='Add mode="shared"')
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(

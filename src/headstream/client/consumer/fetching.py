@@ -292,8 +292,8 @@ class Fetching:
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
         """Apply a new assignment; return revoked partitions to release (no message in progress), and new partitions for begin().
 
-        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
-        comes back to it before it was released.
+        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition is
+        assigned to it again before it was released.
         """
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment

@@ -94,7 +94,7 @@ class GroupMembership:
         return now != self.generation
 
     def join_again(self) -> None:
-        """Join the group as a new member, after the group has removed this one."""
+        """Join the group as a new member, after the group has removed this member."""
         self.leave()
         self._join()
 

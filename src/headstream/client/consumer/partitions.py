@@ -162,7 +162,7 @@ class Partitions:
     # -- sharing the partitions of a group ----------------------------------------------------------------------------
 
     def follow(self, *, is_resting: bool = False) -> None:
-        """Report to the group: release revoked partitions without messages in progress, and start reading new ones."""
+        """Report to the group: release revoked partitions without messages in progress, and start reading new partitions."""
         share = self.share
         if share is None:
             return

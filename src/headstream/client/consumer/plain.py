@@ -29,7 +29,7 @@ class PlainReading(PartitionReading):
         self.partitions.begin()
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
         self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()

@@ -1,6 +1,6 @@
 """Reading: how a consumer gets messages, and records which are done. There are three ways; the consumer's loops are the same.
 
-    PlainReading     partitions in order; what is done is a committed offset per partition
+    PlainReading     partitions in order; progress is a committed offset per partition
     RetryingReading  partitions in order; failing messages are counted, delayed and tried again (on_error=)
     SharedReading    single messages, which the log leases to workers (mode="shared")
 
@@ -32,7 +32,7 @@ class ReadingOptions:
         start: Where to begin in a partition without a committed offset; `last` is after the newest message.
         states: State codes to deliver; None is all.
         where: The filter that chooses among them, or None.
-        session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
+        session_timeout_ms: How long a group member can be silent before it loses partitions that other members wait for.
         on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, whose hook of commits is called, or None.
@@ -54,7 +54,7 @@ class Reading(ABC):
     """How one consumer reads its topic; one thread at a time.
 
     Attributes:
-        may_wait: Whether take() can block although a message is buffered: it records the previous one in the log first.
+        may_wait: Whether take() can block although a message is buffered: it records the previous message in the log first.
     """
 
     may_wait: bool = True

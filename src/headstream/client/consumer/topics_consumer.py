@@ -109,7 +109,7 @@ class TopicsConsumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
         return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:
@@ -195,7 +195,7 @@ class TopicsConsumer(BaseConsumer):
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
         self._check_open()
         for _ in range(2):
             if self._in_hand is not None:
@@ -214,7 +214,7 @@ class TopicsConsumer(BaseConsumer):
             return None
 
     def finish(self) -> None:
-        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        """Commit the message that iteration delivered last; requesting the next message also does this."""
         self._check_open()
         if self._in_hand is not None:
             try:

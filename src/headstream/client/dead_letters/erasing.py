@@ -66,7 +66,7 @@ class Erasure:
     Args:
         topic: `stream/topic`.
         dead_letters: Topics in which the copies of the matching messages are also erased.
-        on_error: What happens to a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
+        on_error: How a message is treated to which the filter cannot be applied: `skip`, `deliver` or `raise`.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Erasure:
             yield min(offset, found.until_offset)
 
     def run(self) -> list[ErasedPartition]:
-        """Erase what find() has found and what an interrupted erasure has left, and return it by partition.
+        """Erase the messages that find() has found or an interrupted erasure has left, and return the result by partition.
 
         Raises:
             LegalHoldError: a topic is under legal hold by now.

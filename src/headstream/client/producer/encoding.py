@@ -27,7 +27,7 @@ class SentEncoder:
 
     Args:
         gives_ids: Whether a message without an id gets a random one here, by which its topic deduplicates.
-        keeps_reserved: Whether headers with reserved names are accepted, as of messages that were stored elsewhere.
+        keeps_reserved: Whether headers with reserved names are accepted, as in messages that were stored elsewhere.
     """
 
     def __init__(self, topic: Topic, *, gives_ids: bool, keeps_reserved: bool = False) -> None:
@@ -47,7 +47,7 @@ class SentEncoder:
             raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
         if key is None and self._needs_key:
             raise LimitError(
-                "a message without a key",
+                "the message has no key",
                 where=self._name,
                 advice="The topic keeps the last message of each key, so each message needs a key: pass key=, or disable "
                 "compaction",

@@ -43,7 +43,7 @@ class Producer:
 
     Leaving the body flushes. Each message that send() accepts is stored once, and per partition in the order of sending,
     across broken connections and server restarts, if possible within `delivery_timeout_ms`. After that it fails: the next
-    send(), flush() or close() raises an error that lists all failed messages in `messages`, and those whose outcome is
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
     unknown in `in_doubt`. The producer continues with other messages. An error is raised once: by the messages' receipts if
     all of them are awaited, else by the producer.
 
@@ -128,7 +128,7 @@ class Producer:
             InvalidInputError: an argument is of the wrong type or out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
-            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier one.
+            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier message.
             HeadstreamError: earlier messages could not be stored (`error.messages`); this message was not accepted.
         """
         if self._skips is not None:

@@ -49,7 +49,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block at the end of the data, reserved ones included; unknown kinds retain their bytes."""
+    """Return the headers of a block at the end of the data, including reserved headers; unknown kinds retain their bytes."""
     reader = Reader(data, at)
     return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 

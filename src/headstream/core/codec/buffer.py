@@ -1,7 +1,7 @@
 """Bounded reading and writing of little-endian bytes.
 
 Every length is compared with the remaining bytes before it is used: a Reader returns a value or raises a DecodeError
-with the field, its byte position, the needed bytes and the present ones.
+with the field, its byte position, and the numbers of needed and present bytes.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Writer:
         self._push_int(value, 8)
 
     def push_f32(self, value: float) -> None:
-        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large for one."""
+        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large."""
         try:
             self._data += _F32.pack(value)
         except OverflowError:

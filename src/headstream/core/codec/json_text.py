@@ -53,7 +53,7 @@ def encode_json(document: Any) -> bytes:
     """Return a document as compact UTF-8 JSON, with its members in order.
 
     Raises:
-        InvalidInputError: it contains anything else, a NaN or infinity, or half of a surrogate pair.
+        InvalidInputError: it contains a value of another type, a NaN or infinity, or half of a surrogate pair.
     """
     try:
         try:
@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder of numbers as Decimals: with a call per whole number only where one can be -0."""
+    """Return a decoder of numbers as Decimals: with a call per whole number only where a number can be -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

@@ -113,7 +113,7 @@ class _Typing:
 
 
 def _type_of(operand: Operand) -> ValueType | None:
-    """Return the type of an operand; None for a header, whose kind is that of each message, and for NULL."""
+    """Return the type of an operand; None for a header, whose kind depends on the message, and for NULL."""
     match operand:
         case Header() | Literal(value=None):
             return None

@@ -22,7 +22,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return unavailable messages of a partition in a range of offsets, pending ones included; a negative count is all."""
+    """Return unavailable messages of a partition in a range of offsets, including pending messages; a negative count: all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(
@@ -51,7 +51,7 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
 
 
 def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
-    """Return the offsets of the messages of a partition that are set aside, by offset; pending changes are left out."""
+    """Return the offsets of a partition's set-aside messages, ascending, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
     return [offset for (offset,) in catalog.select_committed(query, topic, partition, available, since=3)]
 
@@ -123,7 +123,7 @@ def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[S
 
 
 def _put_change(catalog: Catalog, reason: str, author: str) -> int:
-    """Store reason and author of a change, unless the last one has the same, and return its number."""
+    """Store reason and author of a change, unless the last change has the same, and return its number."""
     last = catalog.select("SELECT number, reason, author FROM state_changes ORDER BY number DESC LIMIT 1", since=7)
     if last and last[0][1:] == (reason, author):
         return int(last[0][0])

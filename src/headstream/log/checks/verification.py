@@ -1,4 +1,4 @@
-"""A whole log, checked: marker, catalog, directories, every index entry, every send, every payload.
+"""Checks an entire log: marker, catalog, directories, every index entry, every send, every payload.
 
 It takes no lock and writes nothing, so it can run during writes and reads; repair.py makes changes.
 Findings are yielded as they are found; an undamaged log yields none with is_damage.

@@ -1,7 +1,7 @@
 """WriterLock: the lock of a directory's one writer.
 
 The lock is FileLock's. The file has the writer's process id, for the error of a refused process; a short holder (such as
-one that only appends a commit) adds `briefly`, and others wait for its release. A forked child is not the writer.
+one that only appends a commit) adds `briefly`, and other processes wait for its release. A forked child is not the writer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rebuilds missing indexes when a partition is opened for writing: they were deleted by hand, not lost in a crash."""
+"""Rebuilds missing indexes when a partition is opened for writing: an operator deleted them, since a crash does not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
 
 
 def _is_stray(directory: str, base: int, generations: list[int], before: int, files: Files) -> bool:
-    """Return whether a .log without an index is foreign: the segment before it is whole and ends elsewhere."""
+    """Return whether a .log without an index is foreign: the previous segment is complete and ends elsewhere."""
     if generations != [0]:
         return False
     file = files.open_read(segment_path(directory, base, LOG_SUFFIX))

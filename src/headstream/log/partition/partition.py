@@ -6,8 +6,8 @@
     Data first, then its index entry: the entry commits a send, here and for every reader. A failure between
     the two leaves bytes that no entry refers to; the next append overwrites them.
 
-A segment is begun only when all earlier ones are synced, names included, regardless of the policy: a power cut can
-damage only the newest segment, and recovery reads no other.
+A segment is begun only after all earlier segments and their names are synced, regardless of the policy: a power cut can damage
+only the newest segment, and recovery reads no other segment.
 
 Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
 appends continue while a sync is under way.
@@ -64,8 +64,8 @@ from headstream.log.system.findings import report
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
     """Write the seal after the last entry of a segment's index, if the writing end is in one; the next segment is synced.
 
-    The seal itself is not synced: a missing or partial seal leaves the index as valid as one that was never sealed. So does a
-    refused write.
+    The seal itself is not synced: an index with a missing or partial seal is as valid as an index that was never sealed. So does
+    a refused write.
     """
     base = end.base_offset
     if base == NO_SEGMENT:
@@ -80,9 +80,10 @@ def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
 
 
 def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
-    """Cut off the first damaged send from an offset on, and all after it; return whether there was one.
+    """Cut off the first damaged send from an offset on, and all sends after it; return whether a send was damaged.
 
-    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next one begins.
+    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next segment
+    begins.
     """
     damaged = _find_damaged(directory, files, from_offset)
     base = base_offsets(files.list_names(directory) or [])[-1:]
@@ -129,7 +130,7 @@ class PartitionWriter:
     """The writer's side of one partition; any thread may append.
 
     Args:
-        segment_bytes: Size that a segment does not exceed: the next one is begun.
+        segment_bytes: Maximum size of a segment: a send beyond it begins the next segment.
         fsync: When acknowledged messages are synced.
         on_dirty: With the policy `interval`, called with `sync` at the first append since the last sync.
 
@@ -249,7 +250,7 @@ class PartitionWriter:
         return self._append(sent, timestamp_us, seed, options, number, False)
 
     def forget_producer(self, producer_id: int) -> None:
-        """Forget a producer, which will not repeat a batch."""
+        """Forget a producer, which does not repeat batches any more."""
         with self._lock:
             self._recover_if_needed()
             self._producers.forget(producer_id)

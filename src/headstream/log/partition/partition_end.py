@@ -1,9 +1,9 @@
-"""PartitionEnd: where the next send of a partition goes, and the fast path for a small one; compiled.
+"""PartitionEnd: the position of a partition's next send, and the fast path for a small send; compiled.
 
-The fast path is Partition.append() for sends that need nothing else: check, stamp, data, index entry. It is atomic for
+The fast path is Partition.append() for sends that need only these steps: check, stamp, data, index entry. It is atomic for
 other threads: compiled, it holds the interpreter's lock from its first check to its last write and creates no Python
-object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an
-append until the partition's lock is acquired for anything else; Partition opens and shuts it. A send that finds it shut, or
+object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an append
+until the partition's lock is next acquired; Partition opens and shuts it. A send that finds it shut, or
 that it rejects, takes the general path, which raises the errors.
 
 A numbered batch takes it too if its producer's records are known and expect this batch: its record
@@ -80,8 +80,8 @@ class PartitionEnd:
     Attributes:
         base_offset: The newest segment's first offset, or NO_SEGMENT.
         byte_position: The next message's position in the segment.
-        needs_recovery: Set during a write: after an exception in it, the disk decides what was committed, not these
-            attributes.
+        needs_recovery: Set during a write: after an exception in a write, the disk determines which sends were committed, not
+            these attributes.
         is_announced: Whether the syncer knows of the appends since the last sync.
     """
 
@@ -148,7 +148,7 @@ class PartitionEnd:
                 self._is_open = False
 
     def begin_sync(self) -> int:
-        """Return the number of sends written, all of which a sync that begins now includes; the next one is announced again."""
+        """Return the number of sends written, all of which a sync that begins now includes; the next send is announced again."""
         if cython.compiled:
             self.is_announced = False
             return self.written
@@ -170,7 +170,7 @@ class PartitionEnd:
         """Append a small batch (bytes `at` to `until` of a view) over the fast path, if possible; it is committed then.
 
         Args:
-            timestamp_us: The time they get, microseconds since 1970 UTC, 0 or more; not before that of the newest message.
+            timestamp_us: Their time, microseconds since 1970 UTC, 0 or more; not before the time of the newest message.
 
         Returns:
             The offset of the first message; -1 if the general path is needed, and nothing is committed.

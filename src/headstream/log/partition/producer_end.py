@@ -1,7 +1,7 @@
 """ProducerEnd: the expected next batch of a producer in a partition, and its newest five; compiled.
 
-A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): the
-record of the next batch is made here, for both paths of an append, and found here when a batch is repeated.
+A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): both paths of an append
+create the record of the next batch here, and find the record of a repeated batch here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 
 
 class ProducerEnd:
-    """The state of one producer; the caller has the partition's lock, or is atomic.
+    """The state of one producer; the caller holds the partition's lock, or is atomic.
 
     Attributes:
         batch_number: Number of batches it has sent, 0 for none.
@@ -65,7 +65,7 @@ class ProducerEnd:
         stored: cython.longlong,
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
-        """Make the record of a batch with `stored` messages to be appended, and return its position in `records`."""
+        """Create the record of a batch with `stored` messages to be appended, and return its position in `records`."""
         at: cython.longlong = (self.batch_number + 1) % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
@@ -80,7 +80,7 @@ class ProducerEnd:
         return at
 
     def note(self) -> None:
-        """Count the batch whose record was made last as appended."""
+        """Count the batch whose record was created last as appended."""
         self.batch_number += 1
         self.refresh()
         self.resumes_at = NO_SEQUENCE
@@ -120,6 +120,6 @@ class ProducerEnd:
 
 
 def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
-    """Return whether there is a whole record at a position that RECORD_BYTES follow: zeros are not one."""
+    """Return whether there is a complete record at a position that RECORD_BYTES follow: zeros are not a record."""
     p: cython.p_const_uchar = c.readable(view)
     return c.load64(p, at) != 0 and c.load32(p, at + layout.PRODUCER_CHECK) == crc32c_from(p, at, layout.PRODUCER_CHECK, 0)

@@ -7,18 +7,16 @@ appended again.
     record   producer_id u64 | batch_number u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
              | epoch u16 | zero to byte 60 | check u32
 
-A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
-appended. `batch_number` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
+A producer has six records side by side, written in turn: its newest five batches, and the batch that is being
+appended. `batch_number` counts its batches, `count` is the messages of the batch and `stored` the number of new messages;
 check is the CRC-32C of the record's bytes before it. Zeros are not a record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the
-end of the partition are of batches that were not appended. The next opening clears them before anything else.
+end of the partition are of batches that were not appended. The next opening clears them first.
 So a crash at any step leaves both the batch and its record, or neither. Syncs have the same order,
 records first.
 
-A batch of a producer is one of these:
-
-    its first one, or one of an unknown producer      appended, regardless of its sequence
+A batch of a producer is one of these: its first batch, or a batch of an unknown producer appended, regardless of its sequence
         expected sequence                                 appended
         one of the newest five                            not appended: its offset is returned
         newer epoch, sequence 0                           appended; earlier sequences are forgotten
@@ -54,7 +52,7 @@ _HEAD: Final = struct.Struct("<8sI52x")
 
 
 class ProducerStates:
-    """The producers of one partition, by id; the caller has the partition's lock. Records beyond `end_offset` are cleared."""
+    """The producers of one partition, by id; the caller holds the partition's lock. Records beyond `end_offset` are cleared."""
 
     def __init__(self, directory: str, files: Files, end_offset: int) -> None:
         self._path = f"{directory}/{PRODUCERS_NAME}"
@@ -122,7 +120,7 @@ class ProducerStates:
     # -- one batch --------------------------------------------------------------------------------------------
 
     def find(self, number: BatchNumber, count: int) -> Appended | None:
-        """Return the position of a batch that was appended before, None for one that is to be appended.
+        """Return the position of a batch that was appended before; None for a batch to be appended.
 
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
@@ -150,7 +148,7 @@ class ProducerStates:
 
     def _refusal(self, number: BatchNumber, expected: int) -> SequenceError:
         return SequenceError(
-            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but"
+            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but "
             f"{expected} is expected",
             where=self._directory,
             advice="An earlier batch is missing, or this batch is older than the newest five: begin a new epoch",
@@ -187,7 +185,7 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no"
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
                     "other producer can be registered now",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished ones",
@@ -210,7 +208,7 @@ class ProducerStates:
             self._silent.sort(key=itemgetter(0), reverse=True)
 
     def forget(self, producer_id: int) -> None:
-        """Forget a producer that will not repeat a batch."""
+        """Forget a producer that does not repeat batches any more."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return

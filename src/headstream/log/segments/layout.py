@@ -5,7 +5,7 @@
       headstream.lock       locked (flock) by the one writing process; contains its process id
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
-        00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
+        00000000000000000000.log                only stored messages, back to back; named by the first offset
         00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
         00000000000000000000.summary            summary of the headers of a closed segment
@@ -22,18 +22,19 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
     seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
 Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
-after the last one, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
-whose keys no compaction has seen. generation names the .log, 0 the plain one. After the last entry comes the seal:
-the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing one behind
-it, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
-rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the
-seal is written once the segment is closed and the next one exists.
+after the last entry, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
+whose keys no compaction has seen. generation names the .log, 0 the plain one. After the last entry is the seal:
+the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing next
+segment, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
+rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the seal
+is written once the segment is closed and the next segment exists.
 relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
 partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
 preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
 file.
 
-The log start offset of a partition is that of its greatest .start, or the first offset of its oldest segment if that is greater.
+The log start offset of a partition is the offset of its greatest .start, or the first offset of its oldest segment if that is
+greater.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def base_offsets(names: list[str]) -> list[int]:
 
 
 def start_offsets(names: list[str]) -> list[int]:
-    """Return the offsets of the .start files among a partition's file names, ascending; the last one is valid."""
+    """Return the offsets of the .start files among a partition's file names, ascending; the last offset is valid."""
     return sorted(int(match[1]) for name in names if (match := _START_NAME.fullmatch(name)))
 
 

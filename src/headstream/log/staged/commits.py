@@ -1,19 +1,19 @@
 """Staged commits: the log's writer appends all staged batches of a commit, exactly once, across crashes.
 
     taken      the manifest in the inbox is renamed, so that it can no longer be withdrawn
-        intent     catalog, one transaction: the manifest, and the offset at which each partition's part will begin
+        intent     catalog, one transaction: the manifest, and the offset at which each partition's part begins
         appended   chunk after chunk, to partitions that are reserved meanwhile; then synced
         done       catalog, one transaction: writer and epoch; then the staged files are removed
 
 A power cut before the intent leaves an epoch that is neither appended nor acknowledged: its writer commits it again.
 So the manifest is not synced; the staged files are, before the intent, since recovery finishes the commit from them.
 
-An intent is finished before anything else is appended to its partitions: at the next opening, or in the same process
+An intent is finished before any other append to its partitions: at the next opening, or in the same process
 by the next send to one of them. Offsets show which chunks are appended: a partition's chunks follow each other from the
 intent's offset, so a partition that ends after the beginning of a chunk has that chunk. Where deduplication can drop
 messages, offsets do not show it, and progress is recorded after each chunk.
 
-Readers see a commit partition after partition while it is appended: it is atomic at its end, not at one moment.
+Readers see a commit partition by partition while it is appended: all of it is visible at its end, but not all at one moment.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
 
     Raises:
         NotFoundError: a topic or partition is missing, or the manifest is of another log.
-        LimitError: the topic does not take such messages.
+        LimitError: the topic does not accept these messages.
     """
     if manifest.identity != log.identity:
         raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
@@ -279,7 +279,7 @@ class StagedCommits:
             raise unfinished
 
     def _resume(self) -> list[StorageError]:
-        """Finish what can be finished, and return the errors of the rest."""
+        """Finish all commits that can be finished, and return the errors of the rest."""
         with self._log.administration:
             self._unfinished.clear()
             failures: list[StorageError] = []
@@ -377,8 +377,7 @@ class StagedCommits:
         self._clear(manifest.writer, manifest.epoch)
 
     def _repair_intent(self, record: CommitRecord) -> CommitRecord:
-        """Truncate what a power cut has damaged of an intent, and move its beginning to a partition's end that is now before
-        it."""
+        """Truncate the parts of an intent that a power cut has damaged, and move its start back to the partition's new end."""
         settled = []
         for progress in record.progress:
             topic, end = self._find_topic(progress), progress.from_offset

@@ -2,13 +2,13 @@
 
     DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
     DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; its rename submits them
-    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
+    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends its batches
 
-A writer sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py): its repeated manifest has no effect, one of an earlier epoch is
+A writer, such as a Spark query, sends epochs one after the other. An epoch is committed once: the log records the last epoch of
+each writer (commit_records.py): its repeated manifest has no effect, a manifest of an earlier epoch is
 rejected.
 
-Staging and committing need no lock. The log's writer, whichever process that is, appends the manifest's batches
+Staging and committing need no lock. The log's writer process appends the manifest's batches
 (commits.py), and the committer waits for that (submission.py). Uncommitted batches are swept
 by the same writer's next commit, or after a day.
 """
@@ -74,7 +74,7 @@ class Manifest:
     parts: tuple[StagedPart, ...]
 
     def encode(self) -> bytes:
-        """Return it as JSON, with a checksum of its own."""
+        """Return it as JSON, with its checksum."""
         body = json.dumps(asdict(self), separators=(",", ":"))
         return json.dumps({"check": crc32c(body.encode()), "manifest": body}).encode()
 
@@ -143,7 +143,7 @@ def check_epoch(writer: str, epoch: int) -> None:
 
 
 def read_manifest(path: str, files: Files) -> Manifest | None:
-    """Return the manifest in a file, or None where there is no such file."""
+    """Return the manifest in a file, or None if there is no such file."""
     file = files.open_read(path)
     if file is None:
         return None

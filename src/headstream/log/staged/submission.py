@@ -1,8 +1,8 @@
-"""Submission: any process commits staged batches, whichever process has the log's lock.
+"""Submission: any process can commit staged batches, even if another process holds the log's lock.
 
 committed before         no effect; an error if a later epoch of its writer is committed
 the lock is free         this process acquires it for a moment and appends
-another process has it   that one appends and removes the manifest; this process waits, and takes over if it exits
+another process has it that process appends and removes the manifest; this process waits, and takes over if it exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 
@@ -65,7 +65,7 @@ def commit_staged(
         LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
         InvalidInputError: it cannot be appended, as when a topic was deleted, or a later epoch of its writer is committed;
             nothing is in the log.
-        StorageError: the system refused; the log's next writer finishes what was begun.
+        StorageError: the system refused; the log's next writer finishes the commit.
     """
     log = open_directory(directory)
     try:
@@ -139,7 +139,7 @@ def commit_to(
 
 
 def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
-    """Reject an epoch before another one of its writer: it is unknown whether it was committed in its time."""
+    """Reject an epoch before a later epoch of its writer: it is unknown whether it was committed."""
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Job: one kind of background work of a log, and what the four kinds share."""
+"""Job: one kind of background work of a log, and the common parts of the four kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Job(Protocol):
     interval_s: ClassVar[float]
 
     def apply(self) -> int:
-        """Do what is due, and return how much was done; it ends early when the log closes, and raises nothing."""
+        """Do the due work, and return its amount; ends early when the log closes, and raises nothing."""
 
 
 def goes_on(log: LogAccess, topic: TopicRecord) -> bool:

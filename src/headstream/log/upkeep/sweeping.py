@@ -22,7 +22,7 @@ from headstream.log.system.findings import report
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones."""
+    """Remove the directories of deleted topics, set aside unexplained directories, and report missing directories."""
     topics = list(topics_of(catalog.snapshot()))
     known = {topic.number for topic in topics}
     last = catalog.last_topic_number()

@@ -91,7 +91,7 @@ def _remember(
 def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memoryview]:
     """Return the data messages of each messageSchemaId, in the order of their first messages: int64 row numbers each.
 
-    Messages without an id, or with a schema of their own, are left out: see ungrouped_rows.
+    Messages without an id, or with an embedded schema, are left out: see ungrouped_rows.
     """
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)

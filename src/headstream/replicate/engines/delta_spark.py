@@ -1,4 +1,4 @@
-"""The engine for a cluster: Spark's own MERGE. It also is the one for tables that only Spark can change.
+"""The engine for a cluster: Spark's own MERGE. It is also used for tables that only Spark can change.
 
 deltalake reads the table's log (columns, applied versions, statistics) in the driver, without a Spark job.
 """
@@ -36,8 +36,8 @@ class DeltaSparkEngine(LoggedTable):
     """TableEngine by Spark.
 
     Args:
-        spark: A session with Delta. The engine works in its own session, so that engines in several threads do
-            not see each other's settings and views.
+        spark: A session with Delta. Each engine works in a separate session, so that engines in several threads do not see each
+            other's settings and views.
         strategy: Of merges; Spark writes deletion vectors itself.
     """
 
@@ -186,7 +186,7 @@ class DeltaSparkEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files if these have it, else from the files."""
+        """Return how many rows have a value in a column: from the statistics of files if they contain it, else from the files."""
         with translated(self.path, "the table's log cannot be read"):
             known = self._log.count_values(column)
         if known is not None:
@@ -221,7 +221,7 @@ class DeltaSparkEngine(LoggedTable):
 
     @contextmanager
     def _own(self, rows: pa.Table | DataFrame) -> Iterator[DataFrame]:
-        """Yield rows as a frame of the engine's session: only views that all sessions see reach it from another one."""
+        """Yield rows as a frame of the engine's session: rows of another session reach it only through global views."""
         if isinstance(rows, pa.Table):
             yield self._frame(rows)
             return

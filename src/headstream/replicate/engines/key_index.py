@@ -1,9 +1,9 @@
 """Where the rows of given keys are in a data file, without reading it: its keys in order, with the positions of their rows.
 
-A data file never changes, so an index of one cannot be out of date, and can be deleted at any time.
+A data file never changes, so an index of it is never out of date, and can be deleted at any time.
 
     <directory>/<hash of the table>/<hash of file and key columns>.keys     Arrow IPC, memory-mapped, and 8 bytes of checksum
-        number      uint64, rising       the key itself, if it is one integer; else a hash of it
+        number      uint64, rising       the key itself, if it is one integer; else its hash
         position    uint32               of the row with that number
         <key>, ...                       the key of the row at each position, if numbers are hashes: it decides
 """
@@ -54,7 +54,7 @@ def can_find(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class FileKeys:
-    """The keys of a data file's rows, deleted ones too.
+    """The keys of a data file's rows, including deleted rows.
 
     Args:
         numbers: The number of each key; rising, if there are positions.
@@ -235,7 +235,7 @@ class KeyIndex:
         return found
 
     def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
-        """Delete the indexes of other data files than a table's present ones, if there are many."""
+        """Delete the indexes of data files that are no longer in the table, if there are many."""
         if self._directory is None:
             return
         kept = {_name(file, columns) for file in files}
@@ -279,7 +279,7 @@ class KeyIndex:
                 self._size += content.size + _CHECKSUM_BYTES
 
     def _read(self, path: Path) -> FileKeys | None:
-        """Return a stored index, mapped into memory; None if there is none, or none that is whole."""
+        """Return a stored index, mapped into memory; None if there is no complete index."""
         try:
             mapped = pa.memory_map(str(path)).read_buffer()
             content = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))

@@ -1,8 +1,9 @@
-"""Merges that cost what the changes cost: matched rows are marked as deleted, and new files have the rows that replace them.
+"""Merges whose cost depends on the changes alone: matched rows are marked as deleted, and new files have the rows that replace
+them.
 
-    files by statistics  ->  rows by key (key_index.py), less those deleted already  ->  rows after the merge  ->  one commit
+    files by statistics  ->  rows by key (key_index.py), without already deleted rows ->  rows after the merge  ->  one commit
 
-The merge is the plan's, as of a merge that rewrites files: only matched rows are merged, by the same code.
+The merge follows the plan with the same code as a merge that rewrites files, but for matched rows only.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class MergeOnRead:
         """Run a merge in one commit that records (app_id, version); None if the files are to be rewritten instead.
 
         Raises:
-            StorageError: the table cannot be read or written, or has two rows of one key.
+            StorageError: the table cannot be read or written, or has two rows with the same key.
             HeadstreamError, OSError, pyarrow.ArrowException: as libraries raise them.
         """
         snapshot = self._advanced()
@@ -189,7 +190,7 @@ def log_enabled(path: Place) -> None:
 def _merge_images(
     snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found]
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
-    """Return the rows that a merge of whole images removes from files, those that it writes, and what it does."""
+    """Return the rows that a merge of complete images removes from files, the rows that it writes, and its counts."""
     schema = snapshot.schema
     changes = _cast(changes, schema)
     updated = {_unquoted(name) for name in plan.update}
@@ -223,7 +224,8 @@ def _merge_by_sql(
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
     """Return the rows that a merge removes from files, the rows it writes, and its counts: deltalake merges the matched rows.
 
-    These are in their own table. A column of it shows which rows the merge has written, another which row each was.
+    These are in a separate table. One of its columns shows the rows that the merge has written, another the original position of
+    each row.
     """
     schema = snapshot.schema
     used = " ".join([*plan.where, plan.delete_when or "", plan.update_when, *plan.update.values()])
@@ -283,7 +285,7 @@ def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> p
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
-    """Return columns of a file, in the table's types: of all rows, or of those at the given positions, which ascend."""
+    """Return columns of a file, in the table's types: of all rows, or of the rows at the given ascending positions."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows
     stored = [name for name in columns if name not in file.partition_values]
@@ -374,20 +376,20 @@ def _comparable(bound: Any, kind: pa.DataType) -> Any:
 
 
 def _joined(old: Any, new: Positions) -> Any:
-    """Return the deleted rows of a file: those that were deleted, and others; each rises."""
+    """Return the deleted rows of a file: previously deleted rows, and further rows; each ascending."""
     added = new.astype(np.uint32)
     return added if old is None else np.sort(np.concatenate([old.astype(np.uint32), added]), kind="stable")
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of the given numbers are among others; both rise."""
+    """Return which of the given numbers are among other numbers; both ascend."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the table's types of those columns that it has."""
+    """Return rows with the table's types for the columns that it has."""
     fields: Mapping[str, pa.DataType] = {field.name: field.type for field in schema}
     for number, name in enumerate(rows.column_names):
         if name in fields and rows.schema.field(number).type != fields[name]:

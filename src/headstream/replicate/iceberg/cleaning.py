@@ -27,7 +27,7 @@ class Cleaning:
         self._known: dict[str, set[str]] = {}
 
     def run(self, table: Table) -> None:
-        """Remove old files that neither a snapshot nor the metadata of the table, as just loaded, names."""
+        """Remove old files that neither a snapshot nor the metadata of the freshly loaded table names."""
         metadata = table.metadata
         self._known = {
             each.manifest_list: self._known.get(each.manifest_list) or _names(table, each) for each in metadata.snapshots

@@ -2,8 +2,8 @@
 
     Delta's log  ->  files that the snapshot should have  -  files that it has  =  one Iceberg commit
 
-The snapshot's summary names the Delta version. What a crash or a failing catalog has left out is in the next difference; a commit
-that another process has made first is refused by the catalog, and the difference is computed again.
+The snapshot's summary names the Delta version. Changes that a crash or a failing catalog has left out are in the next
+difference; if another process has committed first, the catalog refuses the commit and the difference is computed again.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Difference(NamedTuple):
     Args:
         delta_version: The newest Delta version; None if it cannot be read.
         iceberg_version: The Delta version of the Iceberg table's snapshot; None for none.
-        missing: Files that the snapshot lacks, position deletes too.
+        missing: Files that the snapshot lacks, including position deletes.
         surplus: Files that it should not have.
-        delta_rows: Rows by Delta's statistics; None where those do not say.
+        delta_rows: Rows by Delta's statistics; None if the statistics do not contain it.
         iceberg_rows: Rows by Iceberg's.
         reason: Why both cannot be compared; None if they were.
     """
@@ -77,7 +77,7 @@ class TableMirror:
 
     Args:
         most_snapshots: That it keeps.
-        kept_us: How long a snapshot is kept at most, microseconds: vacuum may remove the files of older ones.
+        kept_us: Maximum age of a kept snapshot, microseconds: vacuum can remove the files of older snapshots.
     """
 
     def __init__(self, catalog: Catalog, path: Place, identifier: tuple[str, ...], *, most_snapshots: int, kept_us: int) -> None:
@@ -126,7 +126,7 @@ class TableMirror:
         """Recreate the Iceberg table from the Delta table, without its older snapshots; return the Delta version.
 
         Raises:
-            ReplicateError: there is an Iceberg table of that name that Headstream did not make.
+            ReplicateError: there is an Iceberg table of that name that Headstream did not create.
         """
         with _translated(self._shown):
             try:
@@ -162,7 +162,7 @@ class TableMirror:
             return None
 
     def _loaded(self, log: LogSnapshot) -> Table:
-        """Return the Iceberg table, made if there is none."""
+        """Return the Iceberg table, which is created if it does not exist."""
         table = self._load()
         if table is None:
             wanted = derive_schema(log, None, 0, None)
@@ -248,7 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest, nor named ones."""
+        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest or named snapshots."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
@@ -277,7 +277,7 @@ def _present(table: Table) -> tuple[Schema, int, str | None]:
 
 
 def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
-    """Return a schema with the id of the known one that has its columns, else with the next id: catalogs add no schema twice."""
+    """Return a schema with the id of the known schema of the same columns, else the next id: catalogs add no schema twice."""
     numbers = {each.schema_id: each.fields for each in known}
     own = next((number for number, fields in numbers.items() if fields == schema.fields), max(numbers) + 1)
     return schema.model_copy(update={"schema_id": own})
@@ -302,7 +302,7 @@ def _count_rows(log: LogSnapshot) -> int | None:
 def _summarize(
     log: LogSnapshot, wanted: WantedFiles, more: list[IcebergFile], more_deletes: list[IcebergFile], gone: int, gone_deletes: int
 ) -> Summary:
-    """Return a snapshot's summary: what it does, the Delta version, and the counts that Iceberg's own writers give."""
+    """Return a snapshot's summary: the operation, the Delta version, and the counts that Iceberg's writers record."""
     is_append = bool(more) and not (gone or more_deletes or gone_deletes)
     operation = Operation.APPEND if is_append else Operation.OVERWRITE if more or gone_deletes else Operation.DELETE
     changed = {

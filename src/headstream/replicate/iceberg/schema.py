@@ -1,7 +1,7 @@
-"""The Iceberg schema of a Delta table: types, field ids that stay, and which columns of data files they are.
+"""The Iceberg schema of a Delta table: types, stable field ids, and their columns in data files.
 
                   field id                                             column of a data file
-plain columns     by name: the id that the Iceberg table has for it    its name, by schema.name-mapping.default
+plain columns     by name: its id in the Iceberg table its name, by schema.name-mapping.default
 column mapping    delta.columnMapping.id                               that id, or its physical name
 """
 
@@ -46,7 +46,7 @@ class IcebergSchema(NamedTuple):
     """The schema that an Iceberg table is to have.
 
     Args:
-        schema: Its id is that of the table's current schema, also if it has other columns.
+        schema: Its id is the id of the table's current schema, even if that has other columns.
         spec: How files are partitioned: by the values of columns as they are.
         physical: Name of a column in data files and their statistics -> its field id and type.
         mapping: The value of NAME_MAPPING.
@@ -123,7 +123,7 @@ def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
 
 
 def _is_promotion(old: Any, new: Any) -> bool:
-    """Return whether readers of Iceberg read files of an old type as a new one."""
+    """Return whether Iceberg readers can read files of an old type as a new type."""
     if old == new or (isinstance(old, types.IntegerType) and isinstance(new, types.LongType)):
         return True
     if isinstance(old, types.DecimalType) and isinstance(new, types.DecimalType):
@@ -132,7 +132,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition's value as Iceberg's manifests have it; an empty text in Delta's log is null."""
+    """Return a partition's value in the form of Iceberg's manifests; an empty text in Delta's log is null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):
@@ -153,8 +153,8 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
     """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
 
-    Spark answers MIN and MAX only by bounds, except for text. So what Delta's log does not have exactly is left
-    out: times without microseconds, which most writers cut off, numbers with NaN beside them, and long decimals.
+    Spark answers MIN and MAX only by bounds, except for text. So values that Delta's log does not store exactly are left out:
+    times without microseconds, which most writers cut off, numbers in columns with NaN, and long decimals.
 
     Args:
         value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.

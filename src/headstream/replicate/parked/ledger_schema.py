@@ -97,7 +97,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
 
 
 def _version(connection: sqlite3.Connection, where: str) -> int:
-    """Return the ledger's version, 0 without tables; a newer version than the current one is rejected."""
+    """Return the ledger's version, 0 without tables; a version newer than the current version is rejected."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > _VERSION:
         raise LogVersionError(

@@ -147,7 +147,7 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_logins(self) -> tuple[str, ...]:
-        """ABFS' settings by which a session has its own login."""
+        """ABFS' settings for the login of one session."""
         names = ("fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.keyprovider")
         return tuple(name for each in names for name in (each, f"{each}.{self._host}"))
 

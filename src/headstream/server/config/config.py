@@ -53,7 +53,7 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a file.
 
     Args:
-        environ: The variables of the environment: `$NAME` expands to them first, then to those above it in the file.
+        environ: The variables of the environment: `$NAME` expands to them first, then to variables above it in the file.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -118,7 +118,7 @@ class ServerConfig:
         tcp: Settings of TCP.
         http: Settings of HTTP.
         tokens: Settings of access tokens.
-        has_secret: Whether the secret of access tokens is configured; otherwise the one stored beside the log is used.
+        has_secret: Whether the secret of access tokens is configured; otherwise the secret stored beside the log is used.
         settings: Settings of the broker.
         connection_rate: Connections per second of one address; None for no limit.
         memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
@@ -188,10 +188,10 @@ def load_config(
     """Return the configuration of a server.
 
     Args:
-        path: A file; None uses the one that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if any.
+        path: A file; None uses the file that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if set.
         environ: The variables of the environment. HEADSTREAM_ENV_PATH or IGGY_ENV_PATH names a file with more of them; the
             default is `.env` in the working directory, if it exists.
-        options: Keys from the command line, which override all others.
+        options: Keys from the command line, which override all other sources.
         is_fresh: Whether to remove an existing log first.
 
     Raises:

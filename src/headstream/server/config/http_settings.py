@@ -106,7 +106,7 @@ class HttpSettings:
     Args:
         max_body_bytes: Limit of a request's body, bytes.
         max_binary_bytes: Limit of a binary body with messages, bytes.
-        max_connections: Limit of connections; further ones are closed at once.
+        max_connections: Limit of connections; further connections are closed at once.
         idle_s: Timeout of a silent connection between requests or within a request's head, seconds.
         body_s: Timeout of receiving a request's body, seconds.
         reply_s: Timeout of sending a reply, seconds.
@@ -115,7 +115,7 @@ class HttpSettings:
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
         cors: Permissions of pages of other origins; None allows nothing.
         console: Whether to serve the console.
-        allowed_hosts: Names of the server besides those that hosts.py accepts, as of a proxy; `*` is any.
+        allowed_hosts: Names of the server besides the names that hosts.py accepts, such as a proxy's; `*` is any.
     """
 
     max_body_bytes: int = 2_000_000

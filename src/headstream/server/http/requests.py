@@ -56,7 +56,7 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or duplicate, or there are more than 100."""
+    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or repeated, or there are more than 100."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
@@ -125,7 +125,7 @@ async def read_body(
     except RequestPayloadError:
         raise RefusedBodyError(text_reply(400, "the body does not match its headers", Status.INVALID_COMMAND)) from None
     if not body:
-        raise RefusedBodyError(text_reply(400, "a JSON body is required", Status.INVALID_COMMAND))
+        raise RefusedBodyError(text_reply(400, "a request body is required", Status.INVALID_COMMAND))
     return bytes(body)
 
 

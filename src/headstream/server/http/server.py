@@ -181,7 +181,7 @@ class HttpServer:
         return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
-        """Start serving, and return the bound host and port; port 0 is any free one."""
+        """Start serving, and return the bound host and port; port 0 means any free port."""
         settings = self._settings
         self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
@@ -348,7 +348,7 @@ class HttpServer:
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
-        """Return whether a command runs in the event loop: switching threads would cost more than it takes."""
+        """Return whether a command runs in the event loop: switching threads would cost more than the command."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES and not searches_states(command)
         if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):

@@ -1,10 +1,10 @@
-"""Views: routes of HTTP that are made of commands, for people and dashboards.
+"""Views: HTTP routes that combine commands, for people and dashboards. GET /open/overview the server's activity:
 
-    GET /open/overview            what the server does: counts, memory, bytes by transport
+    counts, memory, bytes by transport
     GET /open/topics/visible      the topics that the user is allowed to see
     GET /open/group-lags          the groups of all of them
-    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
-    GET .../messages/{offset}/payload    a whole payload, as a file
+    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search GET
+    .../messages/{offset}/payload a complete payload, as a file
     GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      dead letters back to their original topics, a part at a time
@@ -47,7 +47,7 @@ class View(NamedTuple):
         about: Its description, a sentence.
         answer: Returns a JSON document or the reply; on a worker thread.
         query: Parameters of the query, each with its JSON Schema.
-        method: GET, or POST if it changes something.
+        method: GET, or POST if it changes data.
         body: Members of the body, each with its JSON Schema.
         code: The view runs on the threads of this command.
     """

@@ -1,4 +1,4 @@
-"""KafkaServer: the listener for Kafka's clients, and what its connections share."""
+"""KafkaServer: the listener for Kafka's clients, and the shared parts of its connections."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def enter_without_login(context: ListenerContext, session: Session, here: Addres
 
 
 def explain_login(*, is_encrypted: bool) -> str:
-    """Return what a client that has not logged in, with TLS or not, has to set."""
+    """Return the settings that a client without a login needs, with or without TLS."""
     protocol = "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"
     return (
         f"Set security.protocol={protocol}, sasl.mechanism=SCRAM-SHA-256 or PLAIN, and a user and its password "

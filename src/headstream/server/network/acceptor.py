@@ -1,7 +1,7 @@
 """Acceptor: accepts connections on one socket: a few per round of the event loop, a limited number per second from one address.
 
-The event loop's own server accepts all that have come at once, and reports an encrypted connection only after its handshake:
-a flood would hold the loop, and silent clients all descriptors.
+The event loop's server accepts all waiting connections at once, and reports an encrypted connection only after its handshake: a
+flood would block the loop, and silent clients would use all descriptors.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Acceptor:
 
     Args:
         sock: A non-blocking listening socket; the acceptor closes it.
-        count_free: Returns how many more connections are allowed; pending ones are not yet subtracted.
-        evict_one: Closes a connection without a login, and returns whether there was one. If there was none, the oldest pending
-            connection makes room.
+        count_free: Returns how many more connections are allowed; pending connections are not yet subtracted.
+        evict_one: Closes a connection without a login, and returns whether it found one. If there was none, the oldest pending
+            connection is closed.
         refuse: Called for each connection closed because the limit is reached.
         most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
     """
@@ -112,7 +112,7 @@ class Acceptor:
         return delay_s > 0 or self._tls is not None
 
     def _make_space(self) -> bool:
-        """Return whether there is room for a connection, after making it where that is possible."""
+        """Return whether there is room for a connection, after making room if possible."""
         if self._count_free() <= len(self._pending) and not self._evict_one():
             if not self._pending:
                 return False

@@ -1,7 +1,7 @@
-"""Admission: what clients that have not logged in can take of the event loop, and how fast one address can connect.
+"""Admission: limits the event-loop time of clients without a login, and the connection rate of one address.
 
-    quota   in one round of the loop a few of their connections, requests and datagrams are served; further ones wait, in order,
-            for the next rounds. Users' requests are served in each round, so they never wait for more than those few
+    quota   in one round of the loop a few of their connections, requests and datagrams are served; the rest wait, in order, for
+            the next rounds. Users' requests are served in each round, so they never wait for more than those few
     rates   connections of one address beyond its rate are accepted later, each at its time
 
 Waiting never keeps the loop idle: without other work the next round follows immediately.
@@ -54,7 +54,7 @@ class UnauthenticatedQuota:
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take `cost` permits of this round, and return whether there was one left; the last one can cost more than is left."""
+        """Take `cost` permits of this round, and return whether a turn was left; the last turn can cost more than is left."""
         if not self.has_capacity:
             return False
         self._left -= cost

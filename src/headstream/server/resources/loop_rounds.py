@@ -1,4 +1,4 @@
-"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones come between."""
+"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones are served."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class ConnectionPolls:
         self._last_bytes: int | None = None
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
-        """Set the size of a poll, and return whether it is answered now; else in the next round, or when memory is freed.
-        A poll after a small response does not wait behind large ones.
+        """Set the size of a poll, and return whether it is answered now; otherwise it is answered in the next round, or when
+        memory is freed. A poll after a small response does not wait for large responses.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
         if not most_bytes:

@@ -48,9 +48,7 @@ def find_java() -> Java:
     if home:
         executable = Path(home) / "bin" / ("java.exe" if os.name == "nt" else "java")
         if not os.access(executable, os.X_OK):
-            raise JavaError(
-                "JAVA_HOME contains no Java installation", where=str(executable), advice=f"Unset JAVA_HOME. Or: {_INSTALL}"
-            )
+            raise JavaError("JAVA_HOME contains no Java", where=str(executable), advice=f"Unset JAVA_HOME. Or: {_INSTALL}")
         return _inspect(executable)
     found = shutil.which("java")
     if found is None:

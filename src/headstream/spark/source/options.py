@@ -79,7 +79,7 @@ class RowShape:
 
     Args:
         columns: Which of COLUMN_NAMES, in this order.
-        header_columns: Headers with their own column, after the others.
+        header_columns: Headers that have a column, after the other columns.
         fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
     """
 

@@ -34,7 +34,7 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that tries messages again.
 
     Args:
-        order: Which messages wait for a failing one.
+        order: The messages that wait for a failing message.
         load: Returns a group's unfinished messages of a partition.
 
     Attributes:

@@ -1,11 +1,11 @@
 """RetryingReading: counts the failures of each message, retries it, and finally moves it to the dead-letter topic.
 
-The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next one:
+The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next step:
 
     the first message of a partition, or another attempt, is delivered BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
     the body is done, and nothing fails                                   a plain commit, as without on_error
-    the body is done, and an earlier message fails                        the end of what was taken; the offset stays
+    the body is done, and an earlier message fails the end of the taken messages; the offset stays
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Track: the state of one partition in a consumer that retries messages. Sans-IO; times are monotonic seconds.
 
 begun_until  one past the last message taken from the fetched messages
-open         messages before it that are not done: in hand, delayed, or waiting behind a failing one
+open         messages before it that are not done: in hand, delayed, or waiting for a failing message
 reported     open messages that the log has recorded; their completion must be recorded too
 known messages that the group had not finished when the consumer began, unless fetched since
 """
@@ -50,7 +50,7 @@ class Track:
 
     Args:
         position: Offset of the first message.
-        order: Which messages wait for a failing one.
+        order: The messages that wait for a failing message.
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
@@ -98,7 +98,7 @@ class Track:
         return None if self.wait(offset) else 0.0
 
     def wait(self, offset: int) -> bool:
-        """Have a message wait if an earlier one fails, and return whether it does."""
+        """Make a message wait if an earlier message fails; return whether it waits."""
         key = self.open[offset].key
         if self._order is RetryOrder.SKIP or (self._order is RetryOrder.KEY and key is None):
             return False

@@ -88,7 +88,7 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
 
 
 def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given ones; InvalidUrlError: no cluster, other query."""
+    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given settings; InvalidUrlError: no cluster."""
     hosts, user, password, query = split_kafka_url(parts)
     for name in query:
         if not name.startswith(_PREFIX):

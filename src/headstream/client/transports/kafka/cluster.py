@@ -85,7 +85,7 @@ class Cluster:
             ) from None
 
     def _note(self, error: Any) -> None:
-        """Keep the error of a login: librdkafka tries again without end, and its calls just time out."""
+        """Keep the error of a login: librdkafka retries endlessly, and its calls only time out."""
         if isinstance(refused(error, self.address.place), AuthenticationError):
             self._login_error = error
 

@@ -125,9 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(
-                f"this consumer is no longer a member of the group {member.group!r}", advice="Join again"
-            ) from None
+            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go."""
@@ -263,5 +261,5 @@ class KafkaGroups:
 def in_use(topic: str, group: str) -> GroupInUseError:
     """Return the error for a change that is impossible while the group has members."""
     return GroupInUseError(
-        f"the group {group!r} has active members", where=topic, advice="Stop them first: a member uses its own seek()"
+        f"the group {group!r} has active members", where=topic, advice="Stop them first; a member can use seek()"
     )

@@ -312,7 +312,7 @@ class KafkaMembership:
                 f"partition {_listed(partitions)} may or may not be committed: the member no longer owns it in the group"
                 f" {self.group!r}",
                 where=str(self.topic),
-                advice="Uncommitted messages are delivered again, to this member or to another one",
+                advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
             f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",

@@ -63,7 +63,7 @@ class KafkaMessages:
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:
-        """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send."""
+        """Return messages of a partition, without waiting for new messages; a filter is applied after the brokers' responses."""
         request.check(topic)
         consumer = request.consumer
         offset = self._start(topic, partition, request.start, request.count, consumer)

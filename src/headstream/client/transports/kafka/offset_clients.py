@@ -88,7 +88,7 @@ class OffsetClients:
 
 
 def _run(call: Callable[[Any], list[TopicPartition]], consumer: Any) -> Future[list[TopicPartition]]:
-    """Make a call in its own thread, so that the caller can interrupt its wait."""
+    """Make a call in a separate thread, so that the caller can interrupt its wait."""
     future: Future[list[TopicPartition]] = Future()
 
     def run() -> None:

@@ -27,7 +27,8 @@ class RemoteOptions:
 
     Args:
         tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it others on the network can read and change all data.
+        tls_verify: Whether the server's certificate is checked; without it, other machines on the network can read and change all
+            data.
         tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
         tls_domain: The name in the server's certificate if it is not the host.
         connect_timeout_ms: Timeout of opening a connection.
@@ -89,7 +90,7 @@ class ServerUrl:
 
 
 def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
-    """Parse a URL; missing parts come from the environment.
+    """Parse a URL; missing parts are taken from the environment.
 
     Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
@@ -148,7 +149,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("TLS options given without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options are given without TLS", advice="Add tls=true")
     return options
 
 

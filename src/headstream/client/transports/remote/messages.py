@@ -106,8 +106,8 @@ class RemoteMessages:
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
         """Release a producer that sends nothing more to a topic; retried for a short time only.
 
-        A producer with an unanswered attempt is kept until the server expires it: a batch that arrives late would otherwise come
-        from an unknown producer, and be appended again, or after newer ones.
+        A producer with an unanswered attempt is kept until the server expires it: otherwise a late batch would belong to an
+        unknown producer, and be appended again, or after newer batches.
         """
         if producer_id in self._unanswered:
             self._unanswered.discard(producer_id)

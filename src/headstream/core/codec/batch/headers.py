@@ -111,7 +111,7 @@ def null_end(
 def list_blocks(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, blocks: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """List where the headers of each stored message begin, behind the reserved ones, and end; return 0 or a fault.
+    """List where the headers of each stored message begin, after the reserved headers, and end; return 0 or a fault.
 
     Args:
         blocks: The output, 16 bytes per message.

@@ -342,7 +342,7 @@ _NOTES: Final = struct.Struct("<3q")
 
 
 def decode_batch(batch: BytesLike) -> SentBatch:
-    """Return the messages of a whole batch, header included, that a client sends."""
+    """Return the messages of a complete batch that a client sends, header included."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -363,7 +363,7 @@ def decode_batch(batch: BytesLike) -> SentBatch:
 
 
 def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
-    """Return stored messages as batches: one, unless they were appended or sent at times too far apart.
+    """Return stored messages as one batch, or as several if they were appended or sent at times too far apart.
 
     The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """

@@ -7,8 +7,8 @@
     entry    position u32 | size u32 | relative offset u32 | count u32 | timestamp u64 | crc32c u32 | check u32
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
-OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD that of a sent one. `_LAST` is where the
-last bytes of a reserved key begin: a kernel compares a key as two numbers.
+OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD the size of a sent message without them.
+`_LAST` is where the last bytes of a reserved key begin: a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations

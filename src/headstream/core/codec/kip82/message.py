@@ -67,12 +67,11 @@ class Kip82Message:
             raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "messages of magic 0 have no timestamp; messages of magic 1 and 2 have a timestamp",
-                advice="Give None, or -1 for none",
+                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Give None, or -1 for none"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
+                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 

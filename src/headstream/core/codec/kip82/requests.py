@@ -1,4 +1,4 @@
-"""Requests and responses of Produce and Fetch in the version 4 that KIP-82 proposed, and in the older ones, big-endian.
+"""Requests and responses of Produce and Fetch in version 4 as proposed by KIP-82, and in older versions, big-endian.
 
     frame             size i32 | the rest
     request           api_key i16 (0 Produce, 1 Fetch) | api_version i16 | correlation_id i32 | client_id string
@@ -143,7 +143,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 
 
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
-    """Return the head and the request of a whole frame; message sets stay as they are."""
+    """Return the head and the request of a complete frame; message sets stay encoded."""
     reader = _open(data)
     api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
     if version not in _MAGICS.get(api_key, {}):
@@ -170,7 +170,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
 
 
 def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[int, ProduceResponse | FetchResponse]:
-    """Return the correlation id and the response of a whole frame; message sets stay as they are."""
+    """Return the correlation id and the response of a complete frame; message sets stay encoded."""
     magic_of(api_key, api_version)
     reader = _open(data)
     correlation_id = _pull(reader, "i", "the correlation id")

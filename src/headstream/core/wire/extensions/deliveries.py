@@ -24,7 +24,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange(Record):
-    """Offsets from the first one up to and without the last one."""
+    """Offsets from the first, inclusive, to the last, exclusive."""
 
     from_offset: U64
     until_offset: U64

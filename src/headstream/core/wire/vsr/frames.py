@@ -7,7 +7,7 @@
     eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
 
 `size` counts header and body; frames.pxd holds the positions for compiled code.
-The first 48 bytes of a request are 0, by which a server knows the protocol: the frames of the older one begin with their length.
+The first 48 bytes of a request are 0, by which a server knows the protocol: frames of the older protocol begin with their length.
 A client sends one request at a time.
 """
 
@@ -82,7 +82,7 @@ class RequestHeader(NamedTuple):
 def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     """Return the complete requests between two byte positions, with header and body; see scan_frames().
 
-    A header that does not begin a request makes everything behind it unreadable: its frame is returned with code -1.
+    After a header that does not begin a request, no byte can be read: its frame is returned with code -1.
     """
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""The JSON of Iggy's HTTP since server 0.9, as far as it differs from that of records.py and codec/json.py.
+"""The JSON of Iggy's HTTP since server 0.9, as far as it differs from records.py and codec/json.py.
 
 partitions    counted from 0, in paths, queries, bodies and replies
 consumers     `consumer_id` instead of `id`

@@ -67,7 +67,7 @@ class AvroReader:
         return value
 
     def pull_bytes(self, subject: str) -> bytes:
-        """Return the next bytes, their length before them."""
+        """Return the next bytes, which follow their length."""
         return self.pull(self.pull_long(subject), subject)
 
     def pull_string(self, subject: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def varint_stop(p: memoryview, at: int, end: int) -> int:
-    """Return the position after a varint; -1 where `end` comes first, -2 where it has more than 64 bits."""
+    """Return the position after a varint; -1 if `end` is first, -2 if it has more than 64 bits."""
     limit = min(at + 9, end)
     for position in range(at, limit):
         if p[position] < 0x80:

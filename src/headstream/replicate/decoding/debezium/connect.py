@@ -139,7 +139,7 @@ def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
 
 
 def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
-    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, the others DOUBLE, the rest text.
+    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, other numbers DOUBLE, other values text.
 
     A column that was null in all rows has no type, and is left out.
 
@@ -168,7 +168,7 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 
 
 class Placeholders:
-    """The values that stand for one that was not sent: `unavailable.value.placeholder` in each type that a column can have.
+    """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
 
     Debezium 3.6 has none for arrays of decimals and floating-point numbers, which later versions send as a number per byte.
     """
@@ -209,7 +209,7 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
 
     Args:
-        values: As they are read: reading_type, or bytes and decimals as Avro has them.
+        values: As they are read: reading_type, or bytes and decimals as in Avro.
     """
     bad: dict[int, str] = {}
     if pa.types.is_decimal(values.type) or (pa.types.is_binary(values.type) and field.meaning != _DECIMAL):
@@ -289,7 +289,7 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text; 24:00:00 is one."""
+    """Return times of day as text, including 24:00:00."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []

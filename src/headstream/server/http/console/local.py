@@ -1,8 +1,8 @@
 """LocalConsole: the console of any log, served by this process to this machine.
 
-GET /console/ and its files       for everybody on this machine, as they show nothing about the log
-POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
-everything else                   with the cookie: views, and commands by their routes
+GET /console/ and its files       for every user of this machine, since they show nothing about the log
+POST .../login {"token": ...}     once, with the token in the printed address -> a cookie all other routes with the cookie:
+views, and commands by their routes
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0 is any free one), and return the address, which can be used once."""
+        """Start serving on a port of 127.0.0.1 (0 means any free port), and return the address, which can be used once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables it
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]

@@ -135,7 +135,7 @@ class Intake:
         self._last_round_s = perf_counter()
 
     def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:
-        """Return the readable descriptors; after the first ones, spin for more while there are credits."""
+        """Return the readable descriptors; after the first descriptors, spin for more while there are credits."""
         events: list[tuple[int, int]] = self._epoll.poll(0, _MAX_EVENTS)
         if events or not done or self._spin_credit <= 0 or self._is_single_core:
             return events
@@ -180,7 +180,7 @@ class Intake:
             self._fail(idle, error)
 
     def _fail(self, idle: IdleConnection, error: Exception) -> None:
-        """Abort the one connection that an internal error concerns."""
+        """Abort only the connection that an internal error concerns."""
         self._loop.call_exception_handler({"message": "internal error", "exception": error})
         self.end(idle)
         idle.transport.abort()

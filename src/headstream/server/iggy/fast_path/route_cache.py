@@ -57,7 +57,7 @@ class PollRoute(CachedRoute):
 
 
 class RouteCache:
-    """The cached routes of one kind; consecutive requests mostly use the same one."""
+    """The cached routes of one kind; consecutive requests mostly use the same route."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, CachedRoute] = {}

@@ -2,8 +2,8 @@
 
     frame -> cached route of its topic -> PartitionEnd.append, or messages cached by ReadAhead -> response
 
-Login, permission, topic and limits are checked when a route is cached. Routes are valid as long as the session's user, all
-users and the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
+Login, permission, topic and limits are checked when a route is cached. Routes are valid while the session's user, all users and
+the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
 Other requests are left for the general path (broker/commands/requests.py): the fast path rejects nothing.
 """
 
@@ -101,7 +101,7 @@ class SmallRequests:
         self._polls = RouteCache()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer received requests in order, up to the first one for the general path; return its position, and the responses."""
+        """Answer received requests in order, up to the first for the general path; return its position, and the responses."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         end: cython.longlong
@@ -161,7 +161,7 @@ class SmallRequests:
         return self._find_catalog()
 
     def _find_catalog(self) -> bool:
-        """Clear all routes, and return whether new ones can be cached."""
+        """Clear all routes, and return whether new routes can be cached."""
         session, users = self._session, self._server.users
         self._sends.clear()
         self._polls.clear()
@@ -218,7 +218,7 @@ class SmallRequests:
         return response
 
     def _has_traces(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bool:
-        """Return whether messages have spans, which the general path makes."""
+        """Return whether messages have spans, which the general path records."""
         return self._is_traced and bool(find_contexts(view[at:end]))
 
     def _find_name_end(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> cython.longlong:
@@ -342,7 +342,7 @@ class SmallRequests:
     ) -> bytearray | None:
         """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available.
 
-        Once the catalog has changed the general path renews the follower (log/states.py), before this one reads with it.
+        Once the catalog has changed the general path renews the follower (log/states.py), before this path reads with it.
         """
         transactions: cython.longlong = self._catalog.transactions
         if locked.follower.states_changes != transactions:

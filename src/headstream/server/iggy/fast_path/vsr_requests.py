@@ -68,7 +68,7 @@ class VsrRequests(SmallRequests):
         self._responder = responder
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer requests in order, up to the first one for the general path; see SmallRequests.answer()."""
+        """Answer requests in order, up to the first request for the general path; see SmallRequests.answer()."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         made: cython.longlong = 0

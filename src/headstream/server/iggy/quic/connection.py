@@ -365,7 +365,7 @@ class QuicClient:
     # -- the end --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Release everything; the session as soon as no worker is busy with it."""
+        """Release all resources; the session as soon as no worker is busy with it."""
         if self._is_lost:
             return
         self._is_lost = True

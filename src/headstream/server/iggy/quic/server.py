@@ -2,8 +2,8 @@
 
 datagram -> its connection, by id
          -> without a login: at its turn (network/admission.py)
-         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only where the
-            client has shown that it gets what is sent to its address (Retry), of which the server keeps nothing
+         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only if the client
+            has proved that it receives packets at its address (Retry, for which the server stores nothing)
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class QuicServer:
     def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
         """Return whether a datagram of an unauthenticated client waits for its turn; if too many wait, it is dropped.
 
-        What belongs to no connection and begins none is dropped before, and takes no turn.
+        A datagram that neither belongs to nor begins a connection is dropped first, and takes no turn.
         """
         if self._quota.spend(cost):
             return False

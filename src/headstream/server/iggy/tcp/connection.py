@@ -3,7 +3,8 @@
     bytes -> the scratch buffer of all connections -> SmallRequests -> one write for the responses of one read
           -> through the Intake instead of the transport, while a client sends only small requests -> SmallRequests
           -> FrameBuffer, for other requests -> frames in order -> answer_request -> pieces -> one write
-                                      slow ones on a worker's thread, long polls on none: later frames of the connection wait
+                                      slow requests on a worker's thread, long polls without a thread: later frames of the
+                                      connection wait
 
 A connection that begins with 4 zeros speaks Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
 
@@ -432,7 +433,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _end(self) -> None:
-        """Release everything; no request is running."""
+        """Release all resources; no request is running."""
         self._todo = []
         self._frames.close()
         self._responder.close()

@@ -1,4 +1,4 @@
-"""TcpServer: the listener of Iggy's binary protocol over TCP, and what its connections share."""
+"""TcpServer: the listener of Iggy's binary protocol over TCP, and the shared parts of its connections."""
 
 from __future__ import annotations
 

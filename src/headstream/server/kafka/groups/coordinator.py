@@ -25,7 +25,7 @@ _ID_BYTES: Final = 16
 
 
 class Caller(Protocol):
-    """Who sends a request for a group."""
+    """The sender of a request for a group."""
 
     @property
     def session(self) -> Session:

@@ -4,7 +4,7 @@
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
 A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it gets
-a new member id and its assignment of the same generation, and the others notice nothing.
+a new member id and its assignment of the same generation, and the other members are not affected.
 
 A member lists its assignment protocols with metadata that only members read. The response to a join or a sync is sent later,
 through a function of the request.
@@ -61,7 +61,7 @@ class KafkaGroup:
         """Add a member to the group, or let one rejoin; the response is sent once all have joined.
 
         Args:
-            make_id: Returns the id of a new member, made from its client's id.
+            make_id: Returns the id of a new member, derived from its client's id.
 
         Raises:
             ProtocolError: it is rejected.
@@ -141,7 +141,7 @@ class KafkaGroup:
         return member
 
     def _return(self, before: KafkaMember, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
-        """Replace a static member by itself under a new id, with its assignment; who uses the old id is fenced."""
+        """Give a static member a new id, with its assignment; a client that uses the old id is fenced."""
         for waiting in (before.joining, before.syncing):
             if waiting is not None:
                 waiting({"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": before.id})

@@ -49,7 +49,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
 
 def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
-    """Return the declared size of compressed records, else the maximum that their codec can make of their size.
+    """Return the declared size of compressed records, else the maximum to which their codec can expand their size.
 
     decompress() with this limit rejects records that are larger than declared.
     """

@@ -130,7 +130,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
 
 
 class Cut(NamedTuple):
-    """The messages of one batch, the first ones of a longer sequence; `end` is the byte after them."""
+    """The messages of one batch: the first messages of a longer sequence; `end` is the byte after them."""
 
     end: int
     messages_count: int

@@ -2,7 +2,7 @@
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-In such a block a reserved header is an ordinary one: a payload of one byte disables the meaning of `hs.null`, and an
+In such a block a reserved header is an ordinary header: a payload of one byte disables the meaning of `hs.null`, and an
 empty key in front disables that of `hs.key`.
 """
 

@@ -4,8 +4,8 @@
              | base_time i64 | max_time i64 | producer_id i64 | epoch i16 | sequence i32 | count i32 | records      big-endian
 
 A record's time is the message's hs.timestamp, or else its append time, also for one in the millisecond before 1970: Kafka's
-number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An
-hs.timestamp of whole milliseconds directly after them becomes only the record's time. The other headers are texts, followed
+number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An hs.timestamp of full milliseconds
+directly after them becomes only the record's time. The other headers are texts, followed
 by hs.kinds. Messages that encode_row() cannot encode go to write_fallback(), one by one.
 """
 
@@ -233,7 +233,7 @@ def _write_messages(
     capacity: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the records of messages, from the noted position to the first one for the fallback; return the end."""
+    """Write the records of messages, from the noted position to the first message for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
     base_ms: cython.longlong = c.load64_signed(notes, BASE_MS)
     most_ms: cython.longlong = c.load64_signed(notes, MOST_MS)
@@ -310,9 +310,9 @@ def encode_batch(
     """Encode stored messages as a record batch.
 
     Args:
-        chunks: Whole stored messages in order of their offsets; none makes a batch without records.
-        base_offset: The batch's first offset, at most that of the first message.
-        last_offset: Its last offset, at least that of the last message; less than base_offset + 2^31.
+        chunks: Complete stored messages in order of their offsets; without messages the batch has no records.
+        base_offset: The batch's first offset, at most the first message's offset.
+        last_offset: Its last offset, at least the last message's offset; less than base_offset + 2^31.
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
         is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.
@@ -364,7 +364,7 @@ def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], 
 
 
 def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray) -> int:
-    """Write records up to the first one for the fallback; return the position after them."""
+    """Write records up to the first record for the fallback; return the position after them."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
     names: cython.p_const_uchar = c.readable(names_view)

@@ -4,7 +4,7 @@
     out   (key_length u32 | key | kind u8 | value_length u32 | value)* per message, with the kinds from hs.kinds
 
 hs.id, hs.appended and hs.kinds are not headers of a message, so they are omitted if they are valid.
-Rare cases fall back to codec.kafka, row by row, so that they are implemented once: records of one of its conventions,
+Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: records in one of its conventions,
 values in hex, more than 64 headers, reserved headers that repeat or are invalid.
 """
 

@@ -3,7 +3,7 @@
     in    (key_length u32 | key | kind u8 | value_length u32 | value)* per message
     out   lists of (key STRING, value BINARY or null) in Arrow's layout; the last of a list is hs.kinds, if a header is typed
 
-Rare cases fall back to codec.kafka, row by row, so that they are implemented once: reserved names and invalid blocks,
+Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: reserved names and invalid blocks,
 which it rejects, values that hs.kinds has in hex, names that Spring writes as bytes, more than 64 headers.
 """
 
@@ -133,7 +133,7 @@ def encode_row(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.bint:
-    """Write the headers of one block, and note the ends of the columns; return whether the row falls back to codec.kafka."""
+    """Write the headers of one block, and record the ends of the columns; return whether the row falls back to codec.kafka."""
     number: cython.longlong = c.load64_signed(notes, HEADERS)
     to_key: cython.longlong = c.load64_signed(notes, KEY_BYTES)
     to: cython.longlong = c.load64_signed(notes, VALUE_BYTES)

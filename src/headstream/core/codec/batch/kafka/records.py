@@ -5,7 +5,7 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 A key becomes hs.key, a null value hs.null, the record's time hs.timestamp, in this order before its other headers, whose
-kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. Everything is checked before a byte is
+kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. All input is checked before a byte is
 written. Rare records go to the fallback in codec.kafka: with more than 64 headers, with reserved headers other than hs.kinds,
 or in another tool's convention.
 """
@@ -183,7 +183,7 @@ def _write_records(
     notes: cython.p_uchar,
     most_headers: cython.longlong,
 ) -> cython.longlong:
-    """Write the messages of checked records, from the noted position to the first one for the fallback; return the end."""
+    """Write the messages of checked records, from the noted position to the first message for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
     number: cython.longlong = c.load64_signed(notes, NUMBER)
     while number < count:

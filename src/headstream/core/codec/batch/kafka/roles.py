@@ -1,4 +1,4 @@
-"""Which of a record's headers are the message's own, which are reserved, and which records fall back to codec.kafka."""
+"""Classifies a record's headers as the message's headers or reserved, and finds records that fall back to codec.kafka."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.long
 @cython.exceptval(check=False)
 @cython.nogil
 def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
-    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that counts beside hs.kinds too."""
+    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that also counts beside hs.kinds."""
     if size < 8:
         return 0
     word: cython.ulonglong = c.load64(p, at)
@@ -101,7 +101,8 @@ def find_roles(
 ) -> cython.longlong:
     """Write the role of each header; return the number of hs.kinds, -1 for none, or -2 to fall back to codec.kafka.
 
-    Roles have a byte per header: 0 for one of the message's own, 1 for one that no message can have, where `strict` falls back.
+    Roles have a byte per header: 0 for a header of the message, 1 for a header that no message can have (`strict` then falls
+    back).
     """
     kinds: cython.longlong = -1
     seen: cython.int = 0

@@ -183,7 +183,7 @@ def read_text(
 def write_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write a checked value, not null, as text; return its size, or -2 if the text would not decode to the value.
+    """Write a checked non-null value as text; return its size, or -2 if the text would not decode to the value.
 
     For an unknown kind the value is the text. The output has space for the value plus 40 bytes.
     """

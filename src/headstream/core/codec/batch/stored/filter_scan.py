@@ -1,6 +1,6 @@
-"""Runs the program of a filter over stored messages, and copies those that match.
+"""Runs the program of a filter over stored messages, and copies the matching messages. program
 
-    program  head | values | steps | names | data                                          made by core/filters/program.py
+    head | values | steps | names | data                                          made by core/filters/program.py
     head     headers u16 | values u16 | steps u16 | fields u16
     value    type u8 | is_negative u8 | source u8 | 5 x 0 | low u64 | high u64                             32 bytes with 8 x 0
     step     operation u8 | test u8 | first u16 | second u16 | count u16
@@ -94,7 +94,7 @@ def _scan(
     on_failure: cython.int,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Examine messages and list the runs of those that match, (begin, end) each; return how it ended, or a fault.
+    """Examine messages and list the runs of matching messages, (begin, end) each; return how the scan ended, or a fault.
 
     The runs are written to `runs`, at most `capacity`; `limits` are the most messages and bytes; the counts in `notes` (_NOTES)
     continue. The other arguments are as in filter_values.py.
@@ -177,7 +177,7 @@ def filter_stored(
 
     Args:
         size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        on_failure: What happens to a message that compares values that cannot be compared: 0 does not match, 1 matches,
+        on_failure: How a message is treated if its values cannot be compared: 0 does not match, 1 matches,
             2 stops the scan before it.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")

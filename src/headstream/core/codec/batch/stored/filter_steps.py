@@ -35,7 +35,7 @@ NOT_COMPARABLE = cython.declare(cython.int, 4)
 @cython.exceptval(check=False)
 @cython.nogil
 def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) -> cython.int:
-    """Return -1, 0 or 1 if a whole number is less than, equal to or greater than another one."""
+    """Return -1, 0 or 1 if a whole number is less than, equal to or greater than another."""
     a_low: cython.ulonglong = c.load64(v, a + layout.VALUE_LOW)
     a_high: cython.ulonglong = c.load64(v, a + layout.VALUE_HIGH)
     b_low: cython.ulonglong = c.load64(v, b + layout.VALUE_LOW)
@@ -58,7 +58,7 @@ def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) 
 def _order_of_texts(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return -1, 0 or 1 if a text sorts before, equals or sorts after another one, byte by byte."""
+    """Return -1, 0 or 1 if a text sorts before, equals or sorts after another, byte by byte."""
     first: cython.p_const_uchar = p if v[a + layout.VALUE_SOURCE] == 0 else q
     second: cython.p_const_uchar = p if v[b + layout.VALUE_SOURCE] == 0 else q
     if v[a + layout.VALUE_SOURCE] == 2:
@@ -153,7 +153,7 @@ def _is_like(
 ) -> cython.bint:
     """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one.
 
-    After a mismatch the newest 0xFF takes one character more; older ones need not change.
+    After a mismatch the newest 0xFF matches one more character; older 0xFF need not change.
     """
     retry_at: cython.longlong = -1
     retry_pattern: cython.longlong = -1

@@ -4,7 +4,7 @@
     ring     the ids of the newest `capacity` messages, u128 each; the id of the n-th noted message is at n % capacity
     slots    u32 each, at least twice as many as ids: the ring index + 1 of the id that hashes here, 0 if the slot is free
 
-Collisions use linear probing; a freed slot is refilled from the slots behind it, so the table is never rebuilt.
+Collisions use linear probing; a freed slot is refilled from the following slots, so the table is never rebuilt.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _drop(
 @cython.exceptval(check=False)
 @cython.nogil
 def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
-    """Return the number of messages of a sent batch, or -1 - the byte position of one that is cut short."""
+    """Return the number of messages of a sent batch, or -1 - the byte position of a message that is cut short."""
     at: cython.longlong = 0
     end: cython.longlong
     count: cython.longlong = 0

@@ -98,7 +98,7 @@ def masked(
 @cython.exceptval(check=False)
 @cython.nogil
 def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Walk complete messages; note their count, end, and the position of the last one; return 0 or a fault."""
+    """Walk complete messages; record their count, end, and the position of the last message; return 0 or a fault."""
     count: cython.longlong = 0
     last: cython.longlong = -1
     result: cython.longlong = 0
@@ -220,7 +220,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
 
 
 def masked_crc32c(stored: BytesLike) -> int:
-    """Return the CRC-32C of complete stored messages with each one's state byte taken as 0."""
+    """Return the CRC-32C of complete stored messages with each state byte taken as 0."""
     found = scan(stored)
     if found.fault is not None:
         raise found.fault

@@ -3,7 +3,7 @@
     row    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
 
 A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
-begins where the previous one ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
+begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
 with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
 may read them meanwhile. Read-only buffers are copied.
 """
@@ -131,7 +131,7 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
-    """Return whether a row continues the previous one: its offset is the next one, its time is not earlier."""
+    """Return whether a row continues the previous one: its offset is the next offset, and its time is not earlier."""
     until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
     until += c.load32(rows, row - ROW + layout.ENTRY_COUNT)
     return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
@@ -152,7 +152,7 @@ def _check(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return how many of the first rows have intact sends; note the position in the next one, to resume there."""
+    """Return how many of the first rows have intact sends; record the position in the next send, to resume there."""
     row: cython.longlong = c.load64(notes, layout.CHECK_ROW)
     start: cython.longlong = c.load64(notes, layout.CHECK_START)
     at: cython.longlong = c.load64(notes, layout.CHECK_AT)
@@ -208,7 +208,7 @@ def _make(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the rows of runs of equal time; note their count, the end of the last one, and the offset after it."""
+    """Write the rows of runs of equal time; record their count, the end of the last row, and the offset after it."""
     at: cython.longlong = 0
     reached: cython.longlong = 0
     end: cython.longlong = 0
@@ -252,7 +252,7 @@ def _make(
 
 
 def _changeable(stored: BytesLike) -> memoryview:
-    """Return a writable buffer: the given one, or a copy if it is read-only."""
+    """Return a writable buffer: the given buffer, or a copy if it is read-only."""
     view = memoryview(stored)
     return memoryview(bytearray(view)) if view.readonly else view
 
@@ -265,9 +265,9 @@ def check_sends(
     Args:
         stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
         thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
-            matches its CRC-32, and the row continues the previous one in offsets and time.
+            matches its CRC-32, and the row continues the previous row in offsets and time.
         notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
-            each call resumes where the previous one ended.
+            each call resumes where the previous call ended.
     """
     view, row_view = _changeable(stored), memoryview(rows)
     if row_view.nbytes < ROW:

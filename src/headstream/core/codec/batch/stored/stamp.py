@@ -247,7 +247,7 @@ def check_sent(sent: BytesLike, wide: bool) -> int:
 
 
 def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
-    """Make stored messages from sent ones, from an offset of 0 to 2^63 - 1; LimitError if one exceeds the topic's limits.
+    """Make stored messages from sent ones, from an offset of 0 to 2^63 - 1; LimitError if a message exceeds the topic's limits.
 
     Messages without an id get one generated from the seed, 16 random bytes.
     """

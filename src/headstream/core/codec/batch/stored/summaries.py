@@ -1,6 +1,6 @@
-"""Summarizes the headers of stored messages: counts, least and greatest values, few distinct ones, a Bloom filter.
+"""Summarizes the headers of stored messages: counts, least and greatest values, a few distinct values, and a Bloom filter.
 
-A header's value is the one that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
+A header's value is the value that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
 
     values   six unused fields | one value for each header | for each header: kept values | listed values
     kept     least, greatest whole number | least, greatest float | least, greatest text
@@ -139,7 +139,7 @@ def _list(
     counts: cython.longlong,
     low: cython.ulonglong,
 ) -> cython.void:
-    """Add a value to the listed ones, unless it is among them, or they are more than enough."""
+    """Add a value to the listed values, unless it is listed or the list is full."""
     number: cython.longlong = c.load64_signed(s, counts + layout.COUNT_LISTED)
     j: cython.longlong
     if number > LISTED:

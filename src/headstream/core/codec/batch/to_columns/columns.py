@@ -4,7 +4,7 @@
              | headers_length u32 | headers | payload_length u32 | payload
 
 A first pass checks every length, and notes where each message begins and the sizes of the columns; then each group
-of columns is written in its own pass. The reserved headers `hs.key` and `hs.null` become the key and the null
+of columns is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null
 payload; the other headers become one column, in the requested form.
 """
 

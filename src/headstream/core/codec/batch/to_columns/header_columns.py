@@ -1,4 +1,4 @@
-"""Making columns from selected headers of stored messages: a declared type each, without a Python object per message.
+"""Making columns from selected headers of stored messages: each with a declared type, without a Python object per message.
 
 A value fits its column when the type holds it exactly:
 
@@ -10,7 +10,7 @@ A value fits its column when the type holds it exactly:
     string                   a string; a char that is not half of a surrogate pair
     binary                   a raw; an unknown kind, as its bytes
 
-The last header of a name counts. A null header, or a missing one, is null.
+The last header of a name counts. A null or missing header is null.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def _find_all(
 def _make_column(
     p: cython.p_const_uchar, found: bytearray, number: cython.longlong, count: cython.longlong, column: Any, noted: bytearray
 ) -> object:
-    """Make one column; note the first value that does not fit."""
+    """Make one column; record the first value that does not fit."""
     numbered, wide = _TYPES[column.type]
     type_: cython.int = numbered
     width: cython.longlong = wide

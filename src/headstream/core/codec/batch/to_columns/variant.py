@@ -4,8 +4,8 @@
     object     2 | (offset_size - 1) << 2 | (id_size - 1) << 4 | large << 6, count, ids, offsets (count + 1), values
     value      type << 2, its bytes; a string of less than 64 bytes: size << 2 | 1, its bytes
 
-A metadata's numbers all have offset_size bytes; an object's count has 1 byte, or 4 if it is large. Keys are
-sorted bytewise and each message has its own, so the ids are 0, 1, 2, ... A kind becomes a type that holds all of its
+A metadata's numbers all have offset_size bytes; an object's count has 1 byte, or 4 if it is large. Keys are sorted bytewise and
+each message has its own key list, so the ids are 0, 1, 2, ... A kind becomes a type that holds all of its
 values: unsigned numbers the next wider signed type, numbers of 64 unsigned bits and more a decimal.
 """
 
