@@ -32,7 +32,7 @@ _Self = TypeVar("_Self", bound="Record")
 
 
 class Record:
-    """Fields that are encoded together; to_json_object() and read() are the JSON form. Subclasses are frozen dataclasses."""
+    """Fields that are encoded together; spell() and read() are the JSON form. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class Record:
         """
         return cls(*[field.shape.pull(reader, field.label) for field in fields_of(cls)])
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         """Return the fields as a JSON object."""
         return {field.json_name: field.shape.to_json_value(getattr(self, field.name)) for field in fields_of(type(self))}
 
@@ -96,7 +96,7 @@ class RecordShape(Shape):
         return self.kind.pull(reader)
 
     def to_json_value(self, value: Record) -> Any:
-        return value.to_json_object()
+        return value.spell()
 
     def from_json_value(self, json_value: Any, where: str) -> Record:
         return self.kind.read(json_value, where)
@@ -115,7 +115,7 @@ class _Maybe(RecordShape):
         return self.kind.pull(reader) if reader.remaining else None
 
     def to_json_value(self, value: Record | None) -> Any:
-        return None if value is None else value.to_json_object()
+        return None if value is None else value.spell()
 
     def from_json_value(self, json_value: Any, where: str) -> Any:
         return None if json_value is None else self.kind.read(json_value, where)
@@ -145,7 +145,7 @@ class Records(Shape):
         return tuple(found)
 
     def to_json_value(self, value: tuple[Record, ...]) -> Any:
-        return [record.to_json_object() for record in value]
+        return [record.spell() for record in value]
 
     def from_json_value(self, json_value: Any, where: str) -> tuple[Record, ...]:
         if not isinstance(json_value, list):

@@ -45,7 +45,7 @@ def survey(request: ViewRequest) -> dict[str, Any]:
 
 def list_visible_topics(request: ViewRequest) -> dict[str, Any]:
     """Return the topics that a user is allowed to see: all, or the topics that its permissions name."""
-    return {"time_us": _now_us(), "topics": [topic.to_json_object() for topic in _visible_topics(request)]}
+    return {"time_us": _now_us(), "topics": [topic.spell() for topic in _visible_topics(request)]}
 
 
 def list_group_lags(request: ViewRequest) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def list_group_lags(request: ViewRequest) -> dict[str, Any]:
     for topic in _visible_topics(request):
         with suppress(NotFoundError, PermissionDeniedError):  # deleted just now, or only to be polled
             for group in request.ask(ListGroupLags(topic.stream, topic.name)):
-                groups.append({"stream": topic.stream, "topic": topic.name, **group.to_json_object()})
+                groups.append({"stream": topic.stream, "topic": topic.name, **group.spell()})
     return {"time_us": _now_us(), "groups": groups}
 
 
@@ -71,7 +71,7 @@ def describe_session(request: ViewRequest) -> dict[str, Any]:
         "time_us": _now_us(),
         "version": __version__,
         "identity": request.ask(GetIdentity()).uuid,
-        "user": None if user is None else user.to_json_object(),
+        "user": None if user is None else user.spell(),
         "decodes_avro": request.pipelines.explain_avro is not None,
     }
 

@@ -55,7 +55,7 @@ class GroupMember(Record):
     id: U32
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         return {"id": self.id, "partitions_count": len(self.partitions), "partitions": list(self.partitions)}
 
 

@@ -99,7 +99,7 @@ class PolledMessages(Record):
         """Return the bytes before the messages, for callers that write both without copying."""
         return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         document: dict[str, Any] = decode_json(self.encode_json())
         return document
 

@@ -62,9 +62,9 @@ class StreamPermissions(Record):
     send_messages: Flag = False
     topics: Mapping[int, TopicPermissions] = field(default_factory=dict)
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return Record.to_json_object(self) | {"topics": _map_to_json(self.topics)}
+        return Record.spell(self) | {"topics": _map_to_json(self.topics)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> StreamPermissions:
@@ -122,9 +122,9 @@ class Permissions(Record):
             more = reader.pull_u8("whether another stream follows") == 1
         return cls(everywhere, streams)
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return {"global": self.everywhere.to_json_object(), "streams": _map_to_json(self.streams)}
+        return {"global": self.everywhere.spell(), "streams": _map_to_json(self.streams)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> Permissions:
@@ -149,7 +149,7 @@ class SizedPermissions(Shape):
         return Permissions.pull(inner)
 
     def to_json_value(self, value: Permissions) -> Any:
-        return value.to_json_object()
+        return value.spell()
 
     def from_json_value(self, json_value: Any, where: str) -> Permissions:
         return Permissions.read(json_value, where)
@@ -178,7 +178,7 @@ class UserPermissions(Shape):
         return None
 
     def to_json_value(self, value: Permissions | None) -> Any:
-        return None if value is None else value.to_json_object()
+        return None if value is None else value.spell()
 
     def from_json_value(self, json_value: Any, where: str) -> Permissions | None:
         return None if json_value is None else Permissions.read(json_value, where)
@@ -189,7 +189,7 @@ def _count_down(members: Mapping[int, Any]) -> Any:
 
 
 def _map_to_json(members: Mapping[int, Any]) -> dict[str, Any] | None:
-    return {str(number): rights.to_json_object() for number, rights in sorted(members.items())} or None
+    return {str(number): rights.spell() for number, rights in sorted(members.items())} or None
 
 
 def _map_from_json(json_value: Any, kind: type[Any], where: str) -> dict[int, Any]:

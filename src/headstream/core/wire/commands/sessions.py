@@ -54,7 +54,7 @@ class OnlyJsonShape(Shape):
         return None
 
     def to_json_value(self, value: Record | None) -> Any:
-        return None if value is None else value.to_json_object()
+        return None if value is None else value.spell()
 
     def from_json_value(self, json_value: Any, where: str) -> Any:
         return None if json_value is None else AccessToken.read(json_value, where)

@@ -132,8 +132,8 @@ class ClientDetails(Record):
     address: Text32
     groups: Annotated[tuple[ClientGroup, ...], Records(ClientGroup, is_counted=True), Json("consumer_groups")]
 
-    def to_json_object(self) -> dict[str, Any]:
-        return Record.to_json_object(self) | {"consumer_groups_count": len(self.groups)}
+    def spell(self) -> dict[str, Any]:
+        return Record.spell(self) | {"consumer_groups_count": len(self.groups)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class CachesShape(Records):
     """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
 
     def to_json_value(self, value: Any) -> Any:
-        json_value = [metrics.to_json_object() for metrics in value]
+        json_value = [metrics.spell() for metrics in value]
         keys = ("stream_id", "topic_id", "partition_id")
         return {"-".join(str(item.pop(key)) for key in keys): item for item in json_value}
 
@@ -264,7 +264,7 @@ class ClusterNode(Record):
     role: U8 = 0
     status: U8 = 0
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         """Return it as a JSON object, as the leader of one healthy server."""
         ports = {name: getattr(self, f"{name}_port") for name in ("tcp", "quic", "http", "websocket")}
         return {"name": self.name, "ip": self.ip, "endpoints": ports, "role": "leader", "status": "healthy"}

@@ -56,9 +56,9 @@ class GroupLag(Record):
         begins = [max(part.committed or 0, part.first_offset) for part in self.partitions]
         return sum(max(part.end_offset - begin, 0) for part, begin in zip(self.partitions, begins, strict=True))
 
-    def to_json_object(self) -> dict[str, Any]:
+    def spell(self) -> dict[str, Any]:
         """Return the lag as a JSON object, with the total."""
-        return Record.to_json_object(self) | {"lag": self.lag}
+        return Record.spell(self) | {"lag": self.lag}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,4 +7,4 @@ from tests.unit.core.wire.test_extensions import LAG
 
 def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed() -> None:
     assert LAG.lag == (9 - 5) + (9 - 2)
-    assert LAG.to_json_object()["lag"] == 11
+    assert LAG.spell()["lag"] == 11
