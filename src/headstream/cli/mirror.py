@@ -172,7 +172,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and let the second signal end the program at once."""
+    """Make the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second signal end the program at once."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

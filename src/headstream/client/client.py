@@ -278,7 +278,7 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options stay, None switches an option off.
+        """Change options of a topic, and return it; omitted options are unchanged, and None disables an option.
 
         Old messages are deleted in the background in units of files, except the active file: up to one file per partition is
         retained beyond the limit.
@@ -296,7 +296,7 @@ class Client:
                     file that is no longer written, so that filters skip files without a value that they look for.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether nothing is removed, in any way.
+                legal_hold: Whether no message is removed by any operation.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -491,14 +491,14 @@ class Client:
         """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
 
         The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of
-        another process wait until the first has none left.
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of another
+        process wait until the first process has no consumers.
 
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics are read
                 while they exist; topics created later are read from their first message.
             decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                One that cannot be decoded raises SerializerError, and again until seek() skips it.
+                A payload that cannot be decoded raises SerializerError, on each call until seek() skips it.
             options: group: Commit the offsets of this group, or with
                 name: of this single consumer; with neither, nothing is committed.
                 partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named

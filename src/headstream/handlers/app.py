@@ -172,7 +172,7 @@ class App:
         """Wait until the groups of all handlers have committed every message of their topics, dead letters included.
 
         Args:
-            timeout_ms: How long at most, milliseconds or a timedelta.
+            timeout_ms: Maximum wait, milliseconds or a timedelta.
 
         Raises:
             WaitTimeoutError: a group still has messages.

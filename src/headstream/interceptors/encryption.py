@@ -4,7 +4,7 @@
     payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
 
 Authenticated with the payload: the header hs.encryption itself, the message's key, and the headers that it lists, so that a
-change of one of them is found. Other headers can be added and changed on the way, as a mirror or a router does.
+change of one of them is detected. Other headers can be added and changed on the way, as a mirror or a router does.
 """
 
 from __future__ import annotations

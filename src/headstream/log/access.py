@@ -35,7 +35,7 @@ class LogAccess(Protocol):
 
     @property
     def passing(self) -> threading.Lock:
-        """Held during a pass that rewrites segments: each removes what another has begun."""
+        """Held during a pass that rewrites segments, since each pass removes files that another has begun."""
 
     @property
     def identity(self) -> str | None:

@@ -120,7 +120,7 @@ class Log:
 
         Args:
             identity: The UUID of a created log.
-            briefly: Whether the lock is held for a moment: other writers wait for its release.
+            briefly: Whether the lock is held only briefly, so that other writers wait for its release.
 
         Raises:
             LogLockedError: another process is the writer.

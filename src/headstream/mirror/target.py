@@ -123,7 +123,7 @@ class TargetTopic:
                         self._places[hop] = message.partition, message.offset
 
     def has(self, hop: Hop) -> bool:
-        """Return whether a message of the source is already there."""
+        """Return whether a message of the source already exists there."""
         runs = self._there.get((hop.topic, hop.partition, hop.generation))
         return runs is not None and hop.offset in runs
 

@@ -17,7 +17,7 @@ then compare:
     >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
     True
 
-A full load has rows as they were before any change: REFRESH messages have no change sequence and no time, and in any
+A full load has the rows before any change: REFRESH messages have no change sequence and no time, and in any
 order of a key's messages, a change overrides a REFRESH. A job that sorts by change sequence as text does
 that already, since the empty text sorts first.
 

@@ -184,8 +184,8 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
-                server stops. Empty for none.
+            kept_token_id: The HTTP access token of the request; if it belongs to the user, it stays valid until it expires or
+                the server stops. Empty for none.
 
         Raises:
             NotFoundError: the user does not exist (20).

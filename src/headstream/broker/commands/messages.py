@@ -141,7 +141,7 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command requests only some of the unavailable messages: the rows up to them must be read."""
+    """Return whether a command requests only some unavailable messages, so that the rows up to them must be read."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 

@@ -287,7 +287,7 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Let the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
     growing list. Must be called after a session starts, since Spark installs a signal handler.
     """
     came: list[int] = []

@@ -114,7 +114,7 @@ class BaseConsumer(ABC):
         settler.settle_done(settler.place_of(message))
 
     def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed: it is tried again, or after its last attempt put into the dead letter.
+        """Record that a message failed: it is retried, or dead-lettered after its last attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -129,7 +129,7 @@ class BaseConsumer(ABC):
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message: it is put into the dead letter, without another attempt.
+        """Reject a message: it is dead-lettered without another attempt.
 
         Args:
             message: A message that this consumer has delivered.

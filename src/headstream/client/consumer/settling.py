@@ -55,7 +55,7 @@ class Settler(ABC):
         reason: DeadLetterReason = DeadLetterReason.MAX_ATTEMPTS,
         delay_us: int | None = None,
     ) -> None:
-        """Record that an attempt failed: the message is tried again, or given up after the last attempt.
+        """Record that an attempt failed: the message is retried, or dead-lettered after the last attempt.
 
         Args:
             reason: Stored if this was the last attempt.

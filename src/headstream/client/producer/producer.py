@@ -330,7 +330,7 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not, None waits until it is settled.
+            timeout_s: How long to wait, seconds; 0 does not wait, None waits until it is settled.
         """
         with self._lock:
             self._sending.close_batch(batch)

@@ -1,7 +1,7 @@
 """Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
-base         the committed offset: everything before it is done
-begun_until  one past the last message that the group has begun; everything between base and begun_until is done, except
+base         the committed offset: all messages before it are done
+begun_until  one past the last message that the group has begun; all messages between base and begun_until are done, except
 pending      offsets that wait, as ranges, and
 failing      messages that failed: how often, when, why, and the next step
 """
@@ -66,7 +66,7 @@ class DeliveryStep(enum.IntEnum):
 
 
 class DeliveryChange(NamedTuple):
-    """A step of one message, or for DONE and PENDING of a range; repeating it changes nothing.
+    """A step of one message, or for DONE and PENDING of a range; repeating it has no effect.
 
     Args:
         failures: For FAILED and POISONED: how often it has failed, this time included.
@@ -150,7 +150,7 @@ class Delivery:
     attempts: tuple[Attempt, ...] = ()
 
     def left_us(self, now_us: int) -> int:
-        """Return how long it still waits: never longer than its delay, regardless of the clock."""
+        """Return its remaining wait: never longer than its delay, regardless of the clock."""
         return max(0, min(self.delay_us, self.failed_us + self.delay_us - now_us)) if self.failures else 0
 
 
@@ -184,7 +184,7 @@ class Retry:
             and `skip` for a consumer with `mode="shared"`.
         pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
         pause_share: The part of the last attempts that fails then, above 0 and at most 1.
-        pause_attempts: How many last attempts that are: fewer never pause the group.
+        pause_attempts: Number of last attempts that count: fewer attempts never pause the group.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -223,7 +223,7 @@ class Retry:
             object.__setattr__(self, name, value)
 
     def is_last(self, failures: int) -> bool:
-        """Return whether a message that has failed so often is not tried again."""
+        """Return whether a message with this number of failures is not retried."""
         return self.attempts is not None and failures >= self.attempts
 
     def delay_after(self, failures: int, jitter: float) -> int:

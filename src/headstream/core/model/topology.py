@@ -19,8 +19,8 @@ MAX_PARTITIONS: Final = 1000
 class Limits(enum.StrEnum):
     """The messages that a topic accepts.
 
-    `iggy`: only what any existing Iggy client can read: header keys and values of 1 to 255
-    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload a send, no empty
+    `iggy`: only messages that any existing Iggy client can read: header keys and values of 1 to 255
+    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload per send, no empty
     payload, no null payload, no null or char header.
     `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
     """
@@ -91,7 +91,7 @@ class TopicOptions:
         deduplication_count: A message is dropped if its id is among this number of newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
         summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
-            need not read the segments that have none it looks for; at most 8. None disables summaries.
+            can skip segments without the values that it looks for; at most 8. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until then; None keeps them.
         legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.

@@ -95,7 +95,7 @@ class FrameBuffer:
         finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
     Attributes:
-        is_vsr: Whether they are; known after the first 4 bytes. A frame's payload is all of it then.
+        is_vsr: Whether they are used; known after the first 4 bytes. A frame's payload is all of it then.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ class FrameBuffer:
 
     @property
     def fault(self) -> DecodeError | None:
-        """The error of a frame that is too long; the connection answers it and closes, nothing more can be read."""
+        """The error of a frame that is too long; the connection sends it and closes, since no further frame can be read."""
         return self._fault
 
     def set_max_bytes(self, most_bytes: int) -> None:

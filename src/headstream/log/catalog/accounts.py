@@ -43,7 +43,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A personal access token; its name is unique for the user, and None as expiry is never."""
+    """A personal access token; its name is unique for the user, and an expiry of None means never."""
 
     user_id: int
     name: str

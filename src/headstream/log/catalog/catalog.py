@@ -325,7 +325,7 @@ class Catalog:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this object alone changes the database."""
+        """Whether only this object changes the database."""
         return self._is_alone
 
     def changes(self) -> int:

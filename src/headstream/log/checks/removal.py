@@ -44,10 +44,10 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
         beside: Names of directories that a server of the log has created; they are also removed.
 
     Raises:
-        NotALogError: the directory holds other files; nothing is removed.
+        NotALogError: the directory contains other files; no file is removed.
         CorruptLogError: its marker cannot be read, so its content is unknown.
         LogLockedError: another process writes to it.
-        LegalHoldError: a topic is under legal hold; nothing is removed.
+        LegalHoldError: a topic is under legal hold; no message is removed.
     """
     if not files.list_names(root):
         return []

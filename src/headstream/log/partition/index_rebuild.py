@@ -240,7 +240,7 @@ class IndexRebuild:
 
 
 def _belongs(rest: memoryview, made: Sends) -> bool:
-    """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
+    """Return whether the given bytes begin like the next message of the last found send."""
     if not made.rows:
         return False
     offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]

@@ -158,10 +158,10 @@ class ProducerStates:
         """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
 
         Args:
-            stored: How many of its messages are appended.
+            stored: Number of its messages to append.
 
         Raises:
-            ProducersLimitError: all remembered producers have sent recently, so none can be evicted.
+            ProducersLimitError: all stored producers have sent recently, so none can be evicted.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None:

@@ -237,7 +237,7 @@ def _sync_head(index: WriteFile) -> None:
 def _find_tail(reader: IndexReader) -> int:
     """Return the number of the first entry that was possibly unsynced when the power failed.
 
-    A kernel writes back within half a minute; twice that is read, unless that is a great many sends.
+    A kernel writes back within half a minute; twice that time is read, unless it has very many sends.
     """
     if reader.last is None:
         return 0

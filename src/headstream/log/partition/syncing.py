@@ -88,7 +88,7 @@ class GroupCommit:
 
 
 class IntervalSyncer:
-    """Syncs changed partitions in a background thread, which stops when there are none."""
+    """Syncs changed partitions in a background thread, which stops when no partition has changed."""
 
     def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
         self._interval_s = interval_s

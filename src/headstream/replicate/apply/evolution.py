@@ -1,7 +1,7 @@
 """How a table's columns follow its source: which differences are applied, and which are refused.
 
-Two questions, asked apart. What did the source change since the newest schema applied (compare_schemas)? A policy
-answers each such change. And what must the target do to hold a schema's rows (plan_evolution)?
+Two questions, asked apart. The source's changes since the newest applied schema (compare_schemas). A policy applies to each such
+change. The changes after which the target can hold a schema's rows (plan_evolution):
 
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
@@ -90,7 +90,7 @@ def _decimal(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SeenColumn:
-    """A column of a schema: its place from 1, its Spark type, and whether null is legal."""
+    """A column of a schema: its place from 1, its Spark type, and whether it allows null."""
 
     ordinal: int
     kind: str

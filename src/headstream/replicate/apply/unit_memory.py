@@ -62,7 +62,7 @@ class UnitMemory(ABC):
         self._unit = self._undecided = None
 
     def _note_stored(self, table: DeltaTable) -> None:
-        """Note the unit of the newest commit, when the table is opened."""
+        """Record the unit of the newest commit, when the table is opened."""
         self._undecided = _unit_of(table.history(1)[0])
 
     def _commit_properties(self) -> CommitProperties | None:

@@ -177,7 +177,7 @@ def _respell(texts: pa.StringArray) -> pa.StringArray:
 def _convert_or_halve(
     array: pa.Array, conversion: Callable[[pa.Array], pa.Array], target: pa.DataType, first: int, bad: dict[int, str]
 ) -> pa.Array:
-    """Convert; where that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
+    """Convert; if that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
     try:
         return conversion(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -293,7 +293,7 @@ def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
     """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are the same key.
 
     Args:
-        scale: Digits after the point; None: as many as the number needs.
+        scale: Digits after the point; None: as many digits as the number needs.
     """
     encoded = texts.dictionary_encode()
     known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())

@@ -203,7 +203,7 @@ class Ledger:
             )
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages are in each state."""
+        """Return the number of messages in each state."""
         query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
         return dict(self._all(query))
 

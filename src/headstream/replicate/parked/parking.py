@@ -159,7 +159,7 @@ class ParkingLot:
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
     def note_read_again(self, now_us: int) -> None:
-        """Note durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        """Record durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
         newest = int(self._ledger.mark("batch") or -1)
         self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
 

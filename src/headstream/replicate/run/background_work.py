@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 
 class BackgroundWork(Generic[K]):
-    """Tries each request, and again after a pause if it has failed.
+    """Tries each request, and retries a failed request after a pause.
 
     Args:
         failure: Text of the log line of a failure: `a table is not registered`.
@@ -54,7 +54,7 @@ class BackgroundWork(Generic[K]):
 
         Args:
             left: Log text after the number of unfinished requests: `tables are not registered`.
-            every_table: Whether to wait until each was tried; otherwise for one attempt at most.
+            every_table: Whether to wait until each was tried; otherwise it waits for at most one attempt.
         """
         with self.changed:
             if self.waiting:

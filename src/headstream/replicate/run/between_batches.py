@@ -36,7 +36,7 @@ class BetweenBatches:
         self._remote_requests = RemoteRequests(context.ledger, context.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
-        """Carry out the open requests; return whether there were any."""
+        """Carry out the open requests; return whether there were open requests."""
         self._remote_requests.take(self._now_us())
         requests = self._requests.open()
         for request in requests:

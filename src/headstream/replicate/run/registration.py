@@ -1,6 +1,6 @@
 """Registers the pipeline's tables in a catalog, in a separate thread: a slow or unavailable catalog delays no merge.
 
-a table has its first commit, or the run begins  ->  offered  ->  registered, or tried again after a pause
+a table has its first commit, or the run begins  ->  offered  ->  registered, or retried after a pause
 """
 
 from __future__ import annotations

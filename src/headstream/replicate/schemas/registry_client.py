@@ -77,7 +77,7 @@ class RegistryClient:
         return None if body is None else self._schema_of(body, number)
 
     def _ask(self, path: str, name: str) -> bytes | None:
-        """Return the registry's answer, None if it does not know the schema."""
+        """Return the registry's answer; None if it does not know the schema."""
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(self._settings.retries + 1):
             try:

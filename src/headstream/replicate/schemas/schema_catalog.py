@@ -91,7 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    schema_store: Read again for every id not found so far.
+    schema_store: Read again for every id that was not found until now.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:

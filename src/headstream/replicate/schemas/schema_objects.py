@@ -71,7 +71,7 @@ class SchemaObjects:
         self._listed_s = time.monotonic()
 
     def expire(self) -> None:
-        """Let the next refresh() look again, regardless of the last refresh."""
+        """Make the next refresh() look again, regardless of the last refresh."""
         if self._listed_s is not None:
             self._listed_s = -math.inf
 

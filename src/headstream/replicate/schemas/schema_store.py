@@ -238,7 +238,7 @@ class SchemaStore:
             raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def expire(self) -> None:
-        """Let the next look for a table's schemas see what another process has stored until now, also in an object store."""
+        """Make the next search for a table's schemas include the schemas that other processes stored, also in an object store."""
         if self._objects is not None:
             self._objects.expire()
 

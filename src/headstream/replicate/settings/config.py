@@ -122,7 +122,7 @@ class ReplicateConfig:
         merge: Settings of merges by deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
-        metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
+        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.

@@ -62,7 +62,7 @@ class Owner:
         self._check(owner, file.parent)
 
     def _claim_in_store(self, path: StorePlace) -> None:
-        """Claim a table in an object store: one request where its owner is known."""
+        """Claim a table in an object store: with one request if its owner is known."""
         files = StoreFiles(path / OWNER_FILE)
         found = files.read()
         if found is None and not has_table(path):

@@ -267,7 +267,7 @@ class TargetTable:
         return None if self._table is None else self._table.engine.vectors
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
-        """Run the maintenance steps that are due; return whether there were any.
+        """Run the maintenance steps that are due; return whether a step was due.
 
         Each step is recorded as done before it runs: a failed step is repeated when due again.
 
@@ -303,7 +303,7 @@ class TargetTable:
         return worked
 
     def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
-        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        """Forget the deletions that were recorded before a time; return whether there were such deletions."""
         if kept_us is None:
             return False
         state = self._state

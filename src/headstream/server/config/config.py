@@ -406,7 +406,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: unless it is set, where only this machine can reach it."""
+        """Return whether to serve the console: by the setting, else only if no other machine can reach it."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback

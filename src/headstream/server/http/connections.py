@@ -89,7 +89,7 @@ class HttpConnections(web.Server):
         )
 
     def count_free(self) -> int:
-        """Return how many more connections are allowed."""
+        """Return the number of further connections that are allowed."""
         return self._most - self._traffic.connections
 
     def evict_one(self) -> bool:

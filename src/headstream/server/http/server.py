@@ -356,7 +356,7 @@ class HttpServer:
         return command.code in _QUICK
 
     def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
-        """Return how many bytes to reserve before messages are read; their real size is counted afterwards."""
+        """Return the number of bytes to reserve before messages are read; their real size is counted afterwards."""
         if is_quick:  # no other read runs meanwhile
             return _QUICK_BYTES
         most_bytes = self._dispatcher.poll_bytes

@@ -36,7 +36,7 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections: dict[_C, None] = {}
 
     def add(self, connection: _C) -> None:
-        """Take note of a new connection."""
+        """Record a new connection."""
         self._connections[connection] = None
 
     def discard(self, connection: _C) -> None:

@@ -101,7 +101,7 @@ class HeaderDecoder:
         return columns
 
     def _decode_beside(self, headers: pa.ListArray, coordinates: Coordinates | None, raw: Sequence[pa.Array]) -> pa.StructArray:
-        """Return the columns of rows of which some have their values decoded already; see decode()."""
+        """Return the columns of rows, some of which have decoded values; see decode()."""
         is_raw = pc.equal(pc.list_value_length(headers), 0)
         is_all_raw = not len(headers.values)
         decoded = None if is_all_raw else self.decode(headers, coordinates)

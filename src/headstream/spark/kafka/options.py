@@ -43,7 +43,7 @@ class KafkaReadOptions:
     """Validated options of a read.
 
     Args:
-        states: Codes of the states that are read, or None for all.
+        states: Codes of the states to read, or None for all.
     """
 
     source: Mapping[str, str]

@@ -67,9 +67,9 @@ class RawHeaders:
         return frame.withColumn(_IS_DECODED, sf.lit(True) if self._fail_on_mismatch else self._find_typed())
 
     def _last_value(self, name: str) -> Column:
-        """Return the value of the last header of a name; null if there is none.
+        """Return the value of the last header of a name; null without such a header.
 
-        It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+        It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
         """
         from pyspark.sql import functions as sf
 
@@ -89,7 +89,7 @@ class RawHeaders:
         return sf.coalesce(reduce(or_, reasons), sf.lit(False))
 
     def decoded_lists(self) -> Column:
-        """Return the headers of each record that Python decodes, none of other records; see above."""
+        """Return the headers of each record that Python decodes, and no headers for other records; see above."""
         from pyspark.sql import functions as sf
 
         return replace_null_lists(sf.when(self._is_decoded, sf.col("headers")), KAFKA_HEADERS)

@@ -102,9 +102,9 @@ def _own(name: str) -> Column:
 
 
 def _position(name: str) -> Column:
-    """Return the position of the first header of this name, from 1; 0 if there is none.
+    """Return the position of the first header of this name, from 1; 0 without such a header.
 
-    It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+    It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
     """
     from pyspark.sql import functions as sf
 

@@ -128,7 +128,7 @@ def session(
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings to start a session with: our defaults where no other is given, and the caller's settings.
+    """Return the settings to start a session with: the caller's settings, and our defaults for all others.
 
     Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
     """
@@ -277,7 +277,7 @@ def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _count_cores(master: str) -> int:
-    """Return how many tasks run at once if the master is this machine, else 0."""
+    """Return the number of tasks that run at once if the master is this machine, else 0."""
     match = _LOCAL_MASTER.fullmatch(master.strip())
     if match is None:
         return 0

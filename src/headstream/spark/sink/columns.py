@@ -78,7 +78,7 @@ class HeaderSource:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """The columns of each part of a message, named as in the DataFrame, None where there is none.
+    """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
         topic: The topic's; None if all rows have one.

@@ -70,7 +70,7 @@ def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySink:
-    """A log in a directory that every executor sees; see SinkLog."""
+    """A log in a directory that all executors can access; see SinkLog."""
 
     directory: str
 

@@ -5,7 +5,7 @@ topic            shop/orders: topic of all rows; without it the column `topic` h
 headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
 badRowsPath      /var/lib/shop-bad: directory of rejected rows, as Parquet files; without it they fail the job
 commitTimeout    60s (default): how long another process that has the log's lock can take to append the commit
-txnAppId         and txnVersion, batch only: a write with the same two is done once, as in Delta (for foreachBatch)
+txnAppId         and txnVersion, batch only: a write with the same two values has an effect once, as in Delta (for foreachBatch)
 """
 
 from __future__ import annotations

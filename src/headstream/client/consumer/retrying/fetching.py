@@ -64,7 +64,7 @@ class RetryingFetching(Fetching):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in the user's hands, and the log knows all."""
+        """Whether no message is in progress, and all steps are recorded in the log."""
         return not (self.has_in_hand or self._pending_seeks) and all(track.is_settled for track in self.tracks.values())
 
     @property

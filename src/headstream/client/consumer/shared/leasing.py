@@ -89,7 +89,7 @@ class Leasing:
         return self._transport.leases
 
     def request(self, count: int, partitions: Iterable[int], deferred: Iterable[int] = ()) -> int:
-        """Lease messages, and return how many there are."""
+        """Lease messages, and return their number."""
         retry, now_s = self._policy.retry, time.monotonic()
         request = LeaseRequest(
             secrets.randbits(64),
@@ -119,7 +119,7 @@ class Leasing:
 
     @property
     def look_in_s(self) -> float:
-        """When to look for added partitions at the latest, seconds from now."""
+        """Latest time of the next check for added partitions, seconds from now."""
         return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:

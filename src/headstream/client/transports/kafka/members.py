@@ -219,7 +219,7 @@ class KafkaMembership:
             raise error
 
     def _describe_group(self) -> tuple[bool, bool]:
-        """Return whether the group is stable and has this member, and whether it has a partition for each member."""
+        """Return whether the group is stable and has this member, and whether there is a partition for each member."""
         try:
             found = self._cluster.ask(
                 self.group,

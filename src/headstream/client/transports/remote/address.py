@@ -96,7 +96,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
 
     Raises:
-        InvalidUrlError: the URL has no host, or no credentials can be found; the error contains none.
+        InvalidUrlError: the URL has no host, or there are no credentials; the error contains no credentials.
         InvalidOptionError: an option is unknown or out of range.
     """
     parts = restore_slashes(parts)

@@ -120,8 +120,8 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: the message is impossible in the dialect: one that was not polled in `binary-first`, a payload that
-            is not an envelope in `replicate`, a number beyond the dialect's fields.
+        InvalidInputError: the message is impossible in the dialect: a message that was not polled in `binary-first`, a payload
+            that is not an envelope in `replicate`, a number beyond the dialect's fields.
         InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)

@@ -6,7 +6,7 @@
     another name                        the same: no attribute of the event
 
 An event has the attributes id, source and type. A missing id, source or time is filled with the message's id, topic or
-time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
+time; specversion is 1.0. hs.kinds then lists the attributes that are headers of the message itself.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _key_fault(key: str) -> str | None:
 
 
 def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
-    """Note the value of a reserved header; return whether it is valid and the first of its name."""
+    """Record the value of a reserved header; return whether it is valid and the first of its name."""
     name, read = _RESERVED_FIELDS[key]
     if value is None or name in reserved:
         return False

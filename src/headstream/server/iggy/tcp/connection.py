@@ -263,7 +263,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until none is left, a worker or a wait takes one, or a limit of the round is reached; write responses."""
+        """Answer frames until all are answered, a worker or a wait takes a frame, or the round ends; write responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
@@ -413,7 +413,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _look(self) -> None:
-        """Answer if the wait is over: messages are available, or cannot become so."""
+        """Answer if the wait is over: messages are available, or cannot become available."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
 

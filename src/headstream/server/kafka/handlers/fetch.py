@@ -101,13 +101,13 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """How many partitions are read next."""
+        """The number of partitions that are read next."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- which partitions ------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bool:
-        """Apply the next fetch, which lists its changes; return False if there are then too many partitions."""
+        """Apply the next fetch, which lists its changes; return False if the session then has too many partitions."""
         self._call, self.request, self._is_full = call, call.request, False
         for topic in call.request["forgotten_topics_data"]:
             for index in topic["partitions"]:

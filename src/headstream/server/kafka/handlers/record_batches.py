@@ -106,7 +106,7 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
+        chunks: Stored messages; without messages, the batch has no records and moves a client past its offsets.
         base_offset: The offset of the first message, or less.
         last_offset: The offset of the last message, or more; less than 2^31 after the first.
     """

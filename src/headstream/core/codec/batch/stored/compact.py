@@ -91,7 +91,7 @@ def _note(
     seed_high: cython.ulonglong,
     scratch: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the keys of complete messages until the table is full; return the first position not noted, or the end."""
+    """Record the keys of complete messages until the table is full; return the first position not recorded, or the end."""
     at: cython.longlong = 0
     block: cython.longlong
     end: cython.longlong
@@ -284,7 +284,7 @@ def new_key_table(keys_count: int) -> bytearray:
 
 
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
-    """Note the newest offset of each key of newer messages until the table is full; return the byte position reached.
+    """Record the newest offset of each key of newer messages until the table is full; return the byte position reached.
 
     The position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """

@@ -96,8 +96,8 @@ def _scan(
 ) -> cython.longlong:
     """Examine messages and list the runs of matching messages, (begin, end) each; return how the scan ended, or a fault.
 
-    The runs are written to `runs`, at most `capacity`; `limits` are the most messages and bytes; the counts in `notes` (_NOTES)
-    continue. The other arguments are as in filter_values.py.
+    The runs are written to `runs`, at most `capacity`; `limits` are the maximum messages and bytes; the counts in `notes`
+    (_NOTES) continue. The other arguments are as in filter_values.py.
     """
     headers: cython.longlong = c.load16(q, 0)
     values: cython.longlong = c.load16(q, layout.PROGRAM_VALUES)

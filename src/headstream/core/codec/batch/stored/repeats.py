@@ -214,7 +214,7 @@ def window_capacity(window: bytearray) -> int:
 
 
 def note_ids(stored: BytesLike, window: bytearray) -> None:
-    """Add the ids of newer messages to a window; they replace the oldest. Nothing is noted after a DecodeError."""
+    """Add the ids of newer messages to a window; they replace the oldest. No id is recorded after a DecodeError."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -226,7 +226,7 @@ def store_sent(
 
 @cython.cfunc
 def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longlong:
-    """Return the number of messages of a sent batch, or a fault, which is noted."""
+    """Return the number of messages of a sent batch, or a fault, which is recorded."""
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     notes: cython.p_uchar = c.writable(noted)

@@ -55,7 +55,7 @@ KEY_BYTES = cython.declare(cython.longlong, 64)
 def _measure(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, starts: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Note where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
+    """Record where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     payload_bytes: cython.longlong = 0
