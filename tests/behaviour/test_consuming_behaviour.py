@@ -208,7 +208,7 @@ def test_iteration_waits_for_what_comes(log: hs.Client, send: Send) -> None:
     for number in range(5):
         send(b"%d" % number)
     send(b"end")
-    thread.join(20)
+    thread.join(60)
     assert got == [b"0", b"1", b"2", b"3", b"4", b"end"]
 
 
@@ -234,7 +234,7 @@ def test_closing_a_consumer_ends_its_wait(log: hs.Client) -> None:
     thread = threading.Thread(target=consume)
     thread.start()
     consumer.close(commit=False)
-    thread.join(10)
+    thread.join(60)
     assert len(errors) == 1
 
 

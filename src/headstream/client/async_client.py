@@ -9,7 +9,7 @@ running in the background; if the server does not answer, the connection is drop
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -246,16 +246,22 @@ class AsyncClient:
         if not options.get("auto_commit"):
             return await self._worker.run(poll)
         place = str(topic), partition, str(options.get("consumer")), options.get("where")
+        return await self._worker.take(lambda: self._poll_kept(place, poll, options), functools.partial(self._keep, place))
+
+    def _poll_kept(
+        self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
+    ) -> list[ReceivedMessage]:
+        """Return what cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
-        if kept and (start is None or start_of(start).kind is PollingKind.NEXT):
-            count = max(options.get("count", len(kept)), 1)
-            self._keep(place, kept[count:])
-            return kept[:count]
-        return await self._worker.take(poll, functools.partial(self._keep, place))
+        if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
+            return poll()
+        count = max(options.get("count", len(kept)), 1)
+        self._keep(place, kept[count:])
+        return kept[:count]
 
     def _keep(self, place: tuple[Any, ...], messages: list[ReceivedMessage]) -> None:
         if messages:
-            self._undelivered.setdefault(place, []).extend(messages)
+            self._undelivered[place] = messages + self._undelivered.get(place, [])
 
     async def explain_filter(
         self,

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from headstream.serializers.serializer import Decode, Encode
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Consumer | Producer)
 
 
 class Client:
@@ -419,7 +420,7 @@ class Client:
         transport, interception = self._open_transport(), self._interception
         found = self.topic(topic)
         producer = Producer(transport, found, options) if interception is None else interception.make_producer(found, options)
-        self._producers.add(producer)
+        self._note(producer, self._producers)
         if encode is None:
             return producer
         from headstream.client.producer.encoding_producer import EncodingProducer
@@ -438,9 +439,7 @@ class Client:
         from headstream.client.producer.forwarding import ForwardingProducer
 
         options = SendingOptions(linger_ms=milliseconds("linger_ms", linger_ms))
-        producer = ForwardingProducer(self._open_transport(), self.topic(topic), options)
-        self._producers.add(producer)
-        return producer
+        return self._note(ForwardingProducer(self._open_transport(), self.topic(topic), options), self._producers)
 
     def send(
         self,
@@ -540,8 +539,15 @@ class Client:
 
     def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions, decode: Transform | None) -> Consumer:
         consumer = make_consumer(self._open_transport(), self.topic(topic), options, self._interception, decode)
-        self._consumers.add(consumer)
-        return consumer
+        return self._note(consumer, self._consumers)
+
+    def _note(self, made: _M, among: weakref.WeakSet[Any]) -> _M:
+        """Have close() close a producer or consumer; ClosedError if another thread has closed the log meanwhile."""
+        among.add(made)
+        if self._is_closed:
+            made.close()
+            self._open_transport()
+        return made
 
     def poll(
         self,
@@ -782,22 +788,26 @@ class Client:
         if self._is_closed:
             return
         errors: list[Exception] = []
-        with closing():
-            for consumer in list(self._consumers):
-                try:
-                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
-                except Exception as error:
-                    errors.append(error)
+        self._close_consumers(errors)
         for producer in list(self._producers):
             try:
                 producer.close()
             except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
+        self._close_consumers(errors)  # that another thread has made meanwhile
         with closing():
             self._transport.close()
         if errors:
             raise errors[0]
+
+    def _close_consumers(self, errors: list[Exception]) -> None:
+        with closing():
+            for consumer in list(self._consumers):
+                try:
+                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+                except Exception as error:
+                    errors.append(error)
 
     def __enter__(self) -> Client:
         return self

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from typing import Final
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.producers import Appended, BatchNumber
@@ -37,7 +37,6 @@ from headstream.log.system.linux import max_open_files
 from headstream.log.upkeep.sweeping import sweep_directories
 from headstream.log.upkeep.upkeep import Upkeep
 
-_T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
 """Limits of open files: partitions for writing and reading (two or three files each), and offset files; in all three eighths
@@ -247,23 +246,14 @@ class Log:
         """Return the directory of a partition's segments, for a PartitionFollower in another process."""
         return f"{topic_directory(self.root, topic.stream_number, topic.number)}/{number}"
 
-    def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
-        """Append a batch to a partition and return the offset of its first message; see PartitionWriter.append."""
-        return self._append(topic, number, lambda partition: partition.append(sent, timestamp_us, seed, topic.options))
-
-    def append_numbered(
-        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None
+    def append(
+        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None = None
     ) -> Appended:
         """Append a batch that was possibly appended before, and return its position; see PartitionWriter.append_numbered."""
-        return self._append(
-            topic, number, lambda partition: partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
-        )
-
-    def _append(self, topic: TopicRecord, number: int, append: Callable[[PartitionWriter], _T]) -> _T:
         while True:
             partition = self.partition(topic, number)
             try:
-                appended = append(partition)
+                appended = partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
             except ReservedError:
                 self.commits.resume(topic, number)
             else:

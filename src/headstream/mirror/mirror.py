@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
 """How long to wait for messages when no topic has any."""
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the source's topics, and lag is measured."""
 
 
@@ -162,7 +162,7 @@ class Mirror:
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
         self._stop = threading.Event()
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._saved_s = 0.0
         self._paid_s = 0.0
         self.stats = MirrorStats()
@@ -179,7 +179,7 @@ class Mirror:
         """Copy messages until stop(), or with `once` until the messages that exist now are copied; after an error, run again."""
         self._saved_s = self._paid_s = time.monotonic()
         try:
-            self._look()
+            self._find_topics()
             while not self._stop.is_set():
                 count = sum(self._copy(topic) for topic in list(self._topics.values()) if not self._stop.is_set())
                 now_s = time.monotonic()
@@ -189,8 +189,8 @@ class Mirror:
                     if self._options.once and all(topic.is_at_end for topic in self._topics.values()):
                         break
                     self._stop.wait(_IDLE_S)
-                if now_s >= self._looked_s + _LOOK_S:
-                    self._look()
+                if now_s >= self._checked_s + _CHECK_EVERY_S:
+                    self._find_topics()
                     self._options.on_progress(self.stats)
             self._save()
             self._measure_lag()
@@ -201,9 +201,9 @@ class Mirror:
 
     # -- topics -----------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _find_topics(self) -> None:
         """Begin with topics that are new since the last look, and measure the lag."""
-        self._looked_s = time.monotonic()
+        self._checked_s = time.monotonic()
         if self._topics and self._options.once:
             self._measure_lag()
             return

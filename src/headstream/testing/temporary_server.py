@@ -28,7 +28,7 @@ _PASSING: Final = ("Address already in use", "is still in use", "is starting up"
 _PORTS: Final = (15_000, 32_000)
 """Ports to choose from; Linux gives outgoing connections those from 32,768 on."""
 _PORT_ATTEMPTS: Final = 20
-LOOK_SECONDS: Final = 0.05
+CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
 """Lines."""
 _LOG_NAME: Final = "server.log"
@@ -86,7 +86,7 @@ class TemporaryServer:
                     self._end(b"keep")
                 if is_last:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(CHECK_SECONDS)
             except BaseException:
                 self.stop()
                 raise
@@ -164,7 +164,7 @@ class TemporaryServer:
                 raise EnvironmentSetupError(f"the {self._title} exited while starting:\n{self.log_tail()}")
             if self._is_ready():
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         raise EnvironmentSetupError(
             f"the {self._title} did not start in {self._start_seconds} seconds:\n{self.log_tail()}",
             advice="Increase start_seconds",

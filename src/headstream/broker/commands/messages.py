@@ -217,8 +217,8 @@ def begin_wait(
     directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition or 1))
     waiting = server.broker.backing.log.waiting
     if isinstance(command, PollMessages):
-        look = replace(command, auto_commit=False, count=1)
-        return Wait(waiting, [directory], lambda: polled(server, session, look).count > 0, on_ready)
+        first = replace(command, auto_commit=False, count=1)
+        return Wait(waiting, [directory], lambda: polled(server, session, first).count > 0, on_ready)
     fetch = replace(command, auto_commit=False, count=1)
     return Wait(waiting, [directory], lambda: fetched(server, session, fetch).count > 0, on_ready)
 

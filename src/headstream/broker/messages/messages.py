@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.broker.deliveries.journals import journals_of
@@ -86,8 +86,6 @@ def _state_of(state: DeliveryState, offset: int) -> int:
     return _UNAVAILABLE if is_held else _AVAILABLE_BYTE
 
 
-_T = TypeVar("_T")
-
 _ATTEMPTS: Final = 5
 """Maximum retries of a poll after retention or a purge deleted its files."""
 
@@ -128,11 +126,7 @@ class Messages:
             LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
             DecodeError: the bytes are not a valid batch; nothing was written.
         """
-        backing = self._backing
-        append = backing.writable_log().append
-        return self._append(
-            topic, partition, batch, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16))
-        )
+        return self.append(topic, partition, batch).offset
 
     def append(
         self,
@@ -152,22 +146,17 @@ class Messages:
         Raises, in addition to send():
             SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
         """
-        backing = self._backing
-        append = backing.writable_log().append_numbered
-        return self._append(
-            topic,
-            partition,
-            batch,
-            lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16), number),
-        )
+        backing, log = self._backing, self._backing.writable_log()
 
-    def _append(self, topic: TopicName, partition: int, batch: BytesLike, append: Callable[[TopicRecord], _T]) -> _T:
+        def append(record: TopicRecord) -> Appended:
+            return log.append(record, partition, batch, backing.clock_us(), backing.entropy(16), number)
+
         if self.tracing is not None and (contexts := find_contexts(batch)):
             with self.tracing.append(topic, partition, contexts):
                 return self._append_to_current(topic, partition, append)
         return self._append_to_current(topic, partition, append)
 
-    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], _T]) -> _T:
+    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], Appended]) -> Appended:
         log = self._backing.log
         while True:
             known = log.snapshot()

@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -25,7 +25,7 @@ from headstream.client.consumer.listening import PartitionsCallback
 from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.worker import Worker, slices_ms
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.errors import InvalidInputError
+from headstream.errors import HeadstreamError, InvalidInputError
 
 _T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
@@ -187,12 +187,25 @@ class _AsyncReading(Generic[_Reader]):
             await self._worker.run(context.__exit__, None, None, None)
 
     async def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function, or await a coroutine function, with each message; see Consumer.run()."""
-        async for message in self:
-            async with self.attempting(message):
-                result = handler(message)
-                if inspect.isawaitable(result):
-                    await result
+        """Call a function, or await a coroutine function, with each message; see Consumer.run().
+
+        The message whose handler is cancelled is delivered again, which counts as no failure.
+        """
+        working: list[ReceivedMessage] = []
+        await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
+        try:
+            async for message in self:
+                working = [message]
+                async with self.attempting(message):
+                    result = handler(message)
+                    if inspect.isawaitable(result):
+                        await result
+                    working = []
+        except asyncio.CancelledError:
+            if (consumer := self._consumer) is not None:
+                with suppress(HeadstreamError):  # its session or lease ends by time then
+                    await self._worker.run(functools.partial(consumer.put_back, working) if working else consumer.finish)
+            raise
 
     async def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close()."""

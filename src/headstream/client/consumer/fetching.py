@@ -61,7 +61,7 @@ class Fetching:
         self._transforming = None if transform is None else Transforming(transform)
         self._positions = dict(positions)
         self._buffer: deque[tuple[ReceivedMessage, int, int]] = deque()
-        self._rotation: deque[int] = deque(self._positions)
+        self._cycle: deque[int] = deque(self._positions)
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
         self._handed_out_before: frozenset[int] = frozenset()
@@ -101,17 +101,11 @@ class Fetching:
     @property
     def is_at_end(self) -> bool:
         """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
-        return (
-            len(self._rotation) == 1
-            and not self._buffer
-            and self._ends.get(self._rotation[0]) == self._positions[self._rotation[0]]
-        )
+        return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
         """Return each partition with its position, starting after the partition that was fed last."""
-        return [
-            (partition, self._positions[partition]) for partition in self._rotation if partition not in self._assignment.revoked
-        ]
+        return [(partition, self._positions[partition]) for partition in self._cycle if partition not in self._assignment.revoked]
 
     def expected(self) -> tuple[int, int] | None:
         """Return the next partition in turn that is known to have more messages, with its position; or None."""
@@ -148,8 +142,8 @@ class Fetching:
         if came:
             came[-1] = (came[-1][0], partition, polled.next_offset)
             self._buffer.extend(came)
-            while self._rotation[-1] != partition:
-                self._rotation.rotate(-1)
+            while self._cycle[-1] != partition:
+                self._cycle.rotate(-1)
         elif polled.next_offset > position:
             if polled.scanned_count and polled.next_offset < polled.end_offset:
                 self._unscanned.add(partition)
@@ -324,7 +318,7 @@ class Fetching:
     def begin(self, partition: int, offset: int) -> None:
         """Start reading a partition, from an offset."""
         self._positions[partition] = offset
-        self._rotation.append(partition)
+        self._cycle.append(partition)
 
     def _is_in_hand(self, partition: int) -> bool:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
@@ -334,4 +328,4 @@ class Fetching:
         if partition in self._positions:
             self._move(partition, 0)
             del self._positions[partition]
-            self._rotation.remove(partition)
+            self._cycle.remove(partition)

@@ -33,7 +33,7 @@ from headstream.errors import (
 )
 from headstream.forks import closed_by_fork, register_for_forks
 
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the existing topics."""
 
 _FIRST_WAIT_MS: Final = 5.0
@@ -77,17 +77,17 @@ class TopicsConsumer(BaseConsumer):
         self._list_names = list_names
         super().__init__(timeout_ms)
         self._consumers: dict[str, Consumer] = {}
-        self._rotation: deque[str] = deque()
+        self._cycle: deque[str] = deque()
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._is_closed = self._is_parents = False
         register_for_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
                     self._add(name)
-            self._look()
+            self._find_topics()
         except BaseException:
             self.close(commit=False)
             raise
@@ -114,13 +114,13 @@ class TopicsConsumer(BaseConsumer):
 
     def _add(self, name: str) -> None:
         if name not in self._consumers:
-            self._consumers[name] = self._make(TopicName.parse(name), self._looked_s > 0)
-            self._rotation.append(name)
+            self._consumers[name] = self._make(TopicName.parse(name), self._checked_s > 0)
+            self._cycle.append(name)
 
-    def _look(self) -> None:
+    def _find_topics(self) -> None:
         """Start reading topics that newly match a pattern, and drop deleted ones."""
         now_s = time.monotonic()
-        if not self._patterns or (self._looked_s and now_s < self._looked_s + _LOOK_S):
+        if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return
         there = self._list_names()
         for name in there:
@@ -129,14 +129,14 @@ class TopicsConsumer(BaseConsumer):
                     self._add(name)
         for name in set(self._consumers).difference(there):
             self._drop(name)
-        self._looked_s = now_s
+        self._checked_s = now_s
 
     def _matches(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
 
     def _drop(self, name: str) -> None:
         consumer = self._consumers.pop(name)
-        self._rotation.remove(name)
+        self._cycle.remove(name)
         self._in_hand = None if self._in_hand is consumer else self._in_hand
         self._next = None if self._next is consumer else self._next
         with suppress(*_NOT_FOUND):  # deleted together with its group
@@ -158,19 +158,19 @@ class TopicsConsumer(BaseConsumer):
         wait_ms = _FIRST_WAIT_MS
         while True:
             self._check_open()
-            self._look()
-            for _ in range(len(self._rotation)):
-                name = self._rotation[0]
-                self._rotation.rotate(-1)
+            self._find_topics()
+            for _ in range(len(self._cycle)):
+                name = self._cycle[0]
+                self._cycle.rotate(-1)
                 if self._fetch(name, 0):
                     return self._consumers[name]
             left_ms = wait_ms if until_s is None else min(wait_ms, (until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
                 return None
-            if not self._rotation:
+            if not self._cycle:
                 time.sleep(left_ms / 1000)
-            elif self._fetch(self._rotation[0], left_ms):
-                return self._consumers[self._rotation[0]]
+            elif self._fetch(self._cycle[0], left_ms):
+                return self._consumers[self._cycle[0]]
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:

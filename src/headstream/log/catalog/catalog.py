@@ -316,7 +316,7 @@ class Catalog:
         with self._lock, translated(self._where):
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 
-    def look(self, query: str, *parameters: Any, since: int) -> list[Any]:
+    def select_committed(self, query: str, *parameters: Any, since: int) -> list[Any]:
         """Return what select() returns, committed data only: it waits for no transaction, as a poll should not."""
         if self._looking is None:
             return self.select(query, *parameters, since=since)

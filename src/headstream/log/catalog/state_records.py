@@ -37,7 +37,7 @@ def find_states(
 def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:
     """Return the offset of the first message at or after an offset that has a state row, or None."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND offset >= ? ORDER BY offset LIMIT 1"
-    found = catalog.look(query, topic, partition, min(from_offset, _LAST), since=3)
+    found = catalog.select_committed(query, topic, partition, min(from_offset, _LAST), since=3)
     return int(found[0][0]) if found else None
 
 
@@ -46,14 +46,14 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
     among = ",".join("?" * len(states))
     where = f"WHERE topic = ? AND partition = ? AND offset >= ? AND state IN ({among})"
     query = f"SELECT offset FROM states {where} ORDER BY offset LIMIT 1"
-    found = catalog.look(query, topic, partition, min(from_offset, _LAST), *states, since=3)
+    found = catalog.select_committed(query, topic, partition, min(from_offset, _LAST), *states, since=3)
     return int(found[0][0]) if found else None
 
 
 def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
     """Return the offsets of a partition's set-aside messages, ascending, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
-    return [offset for (offset,) in catalog.look(query, topic, partition, available, since=3)]
+    return [offset for (offset,) in catalog.select_committed(query, topic, partition, available, since=3)]
 
 
 def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:

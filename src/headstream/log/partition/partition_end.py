@@ -241,7 +241,7 @@ class PartitionEnd:
         count: cython.longlong = scan_sent(p, size, self._wide, c.writable(self._notes))
         if count <= 0:
             return -1
-        stored_size: cython.longlong = size + 21 * count
+        stored_size: cython.longlong = size + (layout.OVERHEAD - layout.SENT_OVERHEAD) * count
         if (
             self.byte_position + stored_size > self._data_until
             or HEADER_BYTES + (self.entries + 1) * ENTRY_BYTES > self._index_until

@@ -89,17 +89,9 @@ INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
 # A batch of a numbering producer in the file of producers.
 PRODUCER_RECORD: Final = struct.Struct("<Q Q Q Q I I I H 14x I")
-(
-    _,
-    PRODUCER_BATCH,
-    PRODUCER_OFFSET,
-    PRODUCER_TIME,
-    PRODUCER_SEQUENCE,
-    PRODUCER_COUNT,
-    PRODUCER_STORED,
-    PRODUCER_EPOCH,
-    *_others,
-) = positions(PRODUCER_RECORD.format)
+_, PRODUCER_BATCH, PRODUCER_OFFSET, PRODUCER_TIME, PRODUCER_SEQUENCE, PRODUCER_COUNT, PRODUCER_STORED, PRODUCER_EPOCH, *_rest = (
+    positions(PRODUCER_RECORD.format)
+)
 PRODUCER_CHECK, PRODUCER_BYTES = positions(PRODUCER_RECORD.format)[-2:]
 _DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")

@@ -176,9 +176,9 @@ _REMEMBERED_US: Final = 86_400 * 1_000_000
 """How long the outcome of such a writer's commit is stored: much longer than a client waits for it."""
 
 _SWEEP_S: Final = 3600.0
-_ABSENT_LOOK_S: Final = 0.25
-_IDLE_LOOK_S: Final = 0.02
-_BUSY_LOOK_S: Final = 0.004
+_ABSENT_CHECK_S: Final = 0.25
+_IDLE_CHECK_S: Final = 0.02
+_BUSY_CHECK_S: Final = 0.004
 _BUSY_S: Final = 2.0
 """Polling intervals of the inbox: without an inbox, without new manifests, and shortly after a new one."""
 
@@ -226,11 +226,11 @@ class StagedCommits:
         while not self._stop.wait(wait_s):
             try:
                 names = log.files.list_names(inbox)
-                wait_s = _ABSENT_LOOK_S if names is None else _IDLE_LOOK_S
+                wait_s = _ABSENT_CHECK_S if names is None else _IDLE_CHECK_S
                 if names and self.append_submitted():
                     busy_until = time.monotonic() + _BUSY_S
                 if time.monotonic() < busy_until:
-                    wait_s = _BUSY_LOOK_S
+                    wait_s = _BUSY_CHECK_S
                 elif time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + _SWEEP_S
                     sweep_abandoned(log.root, log.files, self._clock_us())

@@ -30,7 +30,7 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.status import read_status
 
 _ROUNDS: Final = 4
-_LOOK_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 Key: TypeAlias = tuple[Any, ...]
 Row: TypeAlias = dict[str, Any]
 
@@ -131,7 +131,7 @@ class PipelineProgress:
                 return True
             if status["state"] != "running" or time.monotonic() > end:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 def compare_table(

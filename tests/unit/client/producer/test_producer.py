@@ -127,7 +127,7 @@ def test_send_waits_while_the_buffer_is_full(gated: Gated) -> None:
         assert len(progress) == 2
         assert producer.is_full
         gated.gate.is_open.set()
-        thread.join(10)
+        thread.join(60)
         assert len(progress) == 20
     assert len(gated.stored()) == 20
 

@@ -34,7 +34,7 @@ from headstream.errors import (
 _MOST_NAMED: Final = 3
 """Messages that an error describes."""
 
-_LOOK_EVERY_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often a worker looks for partitions that were added: one small request."""
 
 
@@ -69,8 +69,8 @@ class Leasing:
         self._policy = policy
         self._lease_us = lease_us
         self._follows_all = partitions is None
-        self._look_s = 0.0
-        self._rotation = [] if partitions is None else sorted(partitions)
+        self._next_check_s = 0.0
+        self._cycle = [] if partitions is None else sorted(partitions)
         self._starts = starts
         self._poll = poll
         self._worker = worker_name()
@@ -112,22 +112,22 @@ class Leasing:
             return 0
         leased = self.holding.add(grant, request.token, now_s + self._lease_us / 1e6)
         self._size.begin(leased, time.monotonic())
-        if grant.partition in self._rotation:
-            at = self._rotation.index(grant.partition) + 1
-            self._rotation = self._rotation[at:] + self._rotation[:at]  # the next one is first, so that all are read
+        if grant.partition in self._cycle:
+            at = self._cycle.index(grant.partition) + 1
+            self._cycle = self._cycle[at:] + self._cycle[:at]  # the next one is first, so that all are read
         return leased
 
     @property
-    def look_in_s(self) -> float:
+    def next_check_in_s(self) -> float:
         """Latest time of the next check for added partitions, seconds from now."""
-        return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
+        return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
         """Include added partitions in leases, and exclude deleted partitions."""
-        if not self.look_in_s:
+        if not self.next_check_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
-            self._rotation = [number for number in self._rotation if number in there] + sorted(there.difference(self._rotation))
-            self._look_s = time.monotonic() + _LOOK_EVERY_S
+            self._cycle = [number for number in self._cycle if number in there] + sorted(there.difference(self._cycle))
+            self._next_check_s = time.monotonic() + _CHECK_EVERY_S
 
     def _ask(self, request: LeaseRequest) -> Grant:
         try:
@@ -148,14 +148,14 @@ class Leasing:
         while not self.fetch_leased():
             self._size.end(time.monotonic())
             self._look_for_partitions()
-            whole = [partition for partition in self._rotation if partition not in self._damaged]
+            whole = [partition for partition in self._cycle if partition not in self._damaged]
             try:
                 if whole and self.request(self._size.count if count is None else count, whole):
                     continue
             except PartitionNotFoundError:  # deleted since the last look
                 if not self._follows_all:
                     raise
-                self._look_s = 0.0
+                self._next_check_s = 0.0
                 continue
             for error in self._damaged.values():
                 raise error

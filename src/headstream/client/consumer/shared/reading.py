@@ -82,7 +82,7 @@ class SharedReading(Reading, LeaseSettler):
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
-        timeout_ms = min(timeout_ms, self._leasing.look_in_s * 1000)
+        timeout_ms = min(timeout_ms, self._leasing.next_check_in_s * 1000)
         if self._leasing.is_paused:  # new messages change nothing
             time.sleep(max(timeout_ms, 0) / 1000)
         elif timeout_ms > 0:
@@ -182,7 +182,10 @@ class SharedReading(Reading, LeaseSettler):
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
         message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
-        return message if message is not None and (message.partition, message.offset) == (partition, offset) else None
+        if message is not None and (message.partition, message.offset) != (partition, offset):  # the deferred one is not decoded
+            self.put_back([message])
+            return None
+        return message
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ _ONCE_ONLY: Final = frozenset(
 )
 """Commands that are not idempotent: a repeat has another effect or is rejected."""
 
-_LOOK_S: Final = 0.1
+_CHECK_EVERY_S: Final = 0.1
 """How often a wait between two attempts looks whether it is interrupted, seconds."""
 
 _LEAST_S: Final = 0.1
@@ -220,7 +220,7 @@ class Caller:
         while (left_s := until_s - time.monotonic()) > 0:
             if threading.get_ident() in self._interrupted:
                 raise error
-            if self._closing.wait(min(left_s, _LOOK_S)):
+            if self._closing.wait(min(left_s, _CHECK_EVERY_S)):
                 raise self._closed()
 
     def _take(self) -> Connection:

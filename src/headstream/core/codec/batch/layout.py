@@ -56,7 +56,7 @@ _, GROUP_COUNT, GROUP_ORIGIN, GROUP_FRAMES, GROUP_BYTES = positions("q q Q q")
 
 # A Kafka record batch (kafka/batches.py): its number of bytes counts those from RECORDS_EPOCH on, its checksum covers those from
 # RECORDS_CHECKED on.
-_, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED, *_others, RECORDS_HEAD = positions(
+_, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED, *_rest, RECORDS_HEAD = positions(
     "q i i b I h i q q q h i i"
 )
 
@@ -84,8 +84,8 @@ _, SLOT_HASH_HIGH, SLOT_UNTIL, SLOT_BYTES = positions("Q Q Q")
 # check of sends, which continues later; of listed header blocks; of a filter's scan.
 _, _, _, NOTED_COUNT, NOTED_END, NOTED_LAST, _ = positions("q q q q q q")
 MADE_ROWS_END, MADE_UNTIL = NOTED_COUNT, NOTED_LAST
-*_others, CHECK_ROW, CHECK_START, CHECK_AT, CHECK_MESSAGES, CHECK_CRC, CHECK_BYTES = positions("q q q q q q q q q q q")
+*_rest, CHECK_ROW, CHECK_START, CHECK_AT, CHECK_MESSAGES, CHECK_CRC, CHECK_BYTES = positions("q q q q q q q q q q q")
 _, _, _, BLOCKS_COUNT, BLOCKS_HEADERS, BLOCKS_SIZE, BLOCKS_MOST, BLOCKS_BYTES = positions("q q q q q q q")
-*_others, SCAN_AT, SCAN_RUNS, SCAN_COUNT, SCAN_TAKEN, SCAN_SCANNED, SCAN_FAILED, SCAN_LAST, SCAN_BYTES = positions(
+*_rest, SCAN_AT, SCAN_RUNS, SCAN_COUNT, SCAN_TAKEN, SCAN_SCANNED, SCAN_FAILED, SCAN_LAST, SCAN_BYTES = positions(
     "q q q q q q q q q Q"
 )

@@ -419,6 +419,8 @@ def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool
     """Return which keys begin as one of them does; if it is not an object, all that are none."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
+    if head.endswith(b'":'):  # without a schema, the keys of another number of columns begin so too
+        alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
     elif not head:
@@ -468,13 +470,13 @@ class _Values:
         values = self.part.column("after", one.name)
         if pc.any(self.deletes).as_py():
             values = pc.if_else(self.deletes, self.part.column("before", one.name), values)
-        return self._converted(name, one, self._sent(ordinal, one, values))
+        return self._converted(name, one, self._sent(ordinal, values))
 
     def before(self, name: str, old_keys: dict[int, dict[str, Any]]) -> pa.Array:
         """Return the values of a column before the changes."""
         _, one = self._field(name)
         values = self.part.column("before", one.name)
-        found = self._converted(name, one, self._sent(0, one, values))
+        found = self._converted(name, one, self._sent(0, values))
         if old_keys and one.name in self.part.keys:  # headers are in JSON also where messages are in Avro
             moved = [fit(one, old_keys[place][one.name]) if place in old_keys else None for place in range(len(values))]
             old = self._converted(name, one, pa.array(moved, one.reading_type))
@@ -511,9 +513,9 @@ class _Values:
         source = self.schema.fields[name]
         return next((ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name == source)
 
-    def _sent(self, ordinal: int, one: ConnectField, values: pa.Array) -> pa.Array:
+    def _sent(self, ordinal: int, values: pa.Array) -> pa.Array:
         """Return values with null for values that were not sent, which are recorded."""
-        marks = self.placeholders.marks(one, values)
+        marks = self.placeholders.marks(values)
         if marks is None:
             return values
         if ordinal:

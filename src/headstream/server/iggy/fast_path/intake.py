@@ -1,6 +1,6 @@
 """Intake: reads small requests of many connections with one epoll, without asyncio transports; compiled.
 
-    one epoll for all idle connections -> the event loop calls look()
+    one epoll for all idle connections -> the event loop calls read_ready()
         -> for each readable one: bytes -> SmallRequests -> its response
         -> all responses of the round together: waking several clients at once costs less
         -> responses of the waits that the requests have ended
@@ -93,7 +93,7 @@ class Intake:
         self._spin_credit = 0
         self._last_round_s = 0.0
         self._is_single_core = len(os.sched_getaffinity(0)) == 1  # on one core, a spin keeps clients from running
-        loop.add_reader(self._epoll.fileno(), self.look)
+        loop.add_reader(self._epoll.fileno(), self.read_ready)
 
     def begin(self, idle: IdleConnection) -> None:
         """Start reading a connection."""
@@ -113,7 +113,7 @@ class Intake:
         self._epoll.close()
         self._idle.clear()
 
-    def look(self) -> None:
+    def read_ready(self) -> None:
         """Answer all readable connections."""
         if perf_counter() - self._last_round_s < _EARN_S and self._spin_credit < _SPIN_CREDIT_MAX:
             self._spin_credit += 1

@@ -331,17 +331,17 @@ class QuicClient:
         """Start a wait; return False if the request is answered at once."""
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
-        look, end = partial(self._call_loop, partial(self._look, stream)), partial(self._end_wait, stream)
+        on_ready, end = partial(self._call_loop, partial(self._answer_wait, stream)), partial(self._end_wait, stream)
         responder = self._responder
         wait = PendingWait.begin(
-            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, look, end
+            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, on_ready, end
         )
         if wait is None:
             return False
         self._waits[stream] = wait
         return True
 
-    def _look(self, stream: int) -> None:
+    def _answer_wait(self, stream: int) -> None:
         wait = self._waits.get(stream)
         if wait is not None and wait.is_over:
             self._end_wait(stream, wait.answer)
@@ -353,12 +353,12 @@ class QuicClient:
             return
         wait.cancel()
         if self.is_busy and answer is None:  # one request of a session at a time
-            self._loop.call_later(0.01, self._answer_wait, stream, wait)
+            self._loop.call_later(0.01, self._retry_wait, stream, wait)
             return
         self._respond(stream, wait.code, wait.began_s, *(answer or self._responder.find(wait.code, wait.payload)))
         self._work()
 
-    def _answer_wait(self, stream: int, wait: PendingWait) -> None:
+    def _retry_wait(self, stream: int, wait: PendingWait) -> None:
         self._waits[stream] = wait
         self._end_wait(stream)
 

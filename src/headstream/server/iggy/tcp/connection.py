@@ -404,7 +404,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        server, on_notify = self._shared.dispatcher, partial(self._shared.wakeups.notify, self._look)
+        server, on_notify = self._shared.dispatcher, partial(self._shared.wakeups.notify, self._answer_wait)
         encoding = self._responder.encoding
         self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_notify, self._end_wait)
         if self._wait is None:
@@ -412,7 +412,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.go_on_alone()
         return True
 
-    def _look(self) -> None:
+    def _answer_wait(self) -> None:
         """Answer if the wait is over: messages are available, or cannot become available."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
