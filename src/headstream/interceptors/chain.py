@@ -151,7 +151,7 @@ class Chain:
 
 def _steps_of(interceptor: object) -> list[_Step]:
     if isinstance(interceptor, type):
-        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Give an instance of it")
+        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of it")
     name = interceptor_name(interceptor)
     policy, dead_letter = check_policy(
         interceptor, getattr(interceptor, "on_error", ErrorPolicy.RAISE), getattr(interceptor, "dead_letter", None)

@@ -68,7 +68,7 @@ class Encryption(Interceptor):
         if current is None and len(keys) == 1:
             current = next(iter(keys))
         if current not in keys:
-            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Name one of keys=")
+            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Specify one of keys=")
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
         names = sorted(set(authenticate))
@@ -116,7 +116,7 @@ class Encryption(Interceptor):
         found = message.headers.get(ENCRYPTION_HEADER)
         if found is None or message.payload is None:
             if self._required and message.payload is not None:
-                raise InvalidInputError("the message is not encrypted", advice="Leave out required=True to receive it")
+                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive it")
             return message
         text = str(found.value)
         name, names = _parse_header(text)

@@ -151,6 +151,6 @@ def check_policy(interceptor: object, on_error: object, dead_letter: object) -> 
     if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
         raise InvalidOptionError(
             f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
-            advice='Give both on_error="dead_letter" and dead_letter="stream/topic", or neither',
+            advice='Set both on_error="dead_letter" and dead_letter="stream/topic", or neither',
         )
     return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

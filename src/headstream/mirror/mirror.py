@@ -157,7 +157,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Give another log, or a route")
+            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False

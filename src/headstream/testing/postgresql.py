@@ -113,7 +113,7 @@ class PostgresServer(TemporaryServer):
         if ran.returncode != 0:
             raise EnvironmentSetupError(
                 f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
-                advice="Name a directory that the server's user can reach, or omit it to use the directory of temporary files",
+                advice="Specify a directory that the server's user can reach, or omit it to use the directory of temporary files",
             )
         (directory / "password").unlink()
 

@@ -354,4 +354,4 @@ def _check(request: LeaseRequest) -> None:
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")
+        raise InvalidOptionError("a deferred message is requested without its partition", advice="Specify the partition")

@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+            raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names

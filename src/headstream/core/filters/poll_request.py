@@ -53,7 +53,9 @@ class PollRequest(NamedTuple):
         if self.count < 1 or self.size_bytes < 1:
             raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
         if self.consumer is None and (self.auto_commit or self.start.kind is PollingKind.NEXT):
-            raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
+            raise InvalidOptionError(
+                "a consumer or a group is required", where=str(topic), advice="Specify the consumer or group"
+            )
         if self.where is not None and self.start.kind is PollingKind.LAST:
             raise InvalidOptionError(
                 "the newest messages cannot be filtered",

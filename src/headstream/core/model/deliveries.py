@@ -209,7 +209,7 @@ class Retry:
         pause_attempts: int = 100,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
-            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
+            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Pass a number from 1 to 1000, or None for no limit")
         if order is not None and order not in list(RetryOrder):
             raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
@@ -239,9 +239,9 @@ class Retry:
 
 def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
     if type(attempts) is not int or attempts < 1:
-        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Give a number from 1 on")
+        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Pass a number of at least 1")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise InvalidOptionError(f"pause_share is {share!r}", advice="Give a number above 0 and at most 1")
+        raise InvalidOptionError(f"pause_share is {share!r}", advice="Pass a number above 0 and at most 1")
     if pause is None:
         return None
     return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()

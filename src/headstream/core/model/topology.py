@@ -69,7 +69,7 @@ def split_header_names(text: str) -> tuple[str, ...]:
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
             f"summary_headers names {len(names)} headers, {len(set(names))} different ones",
-            advice=f"Name at most {_MAX_SUMMARY_HEADERS} headers, each once",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} headers, each once",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"Lift the hold first, if you may: headstream topic update {name} --legal-hold off",
+            advice=f"With the right to do so, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 

@@ -29,7 +29,7 @@ def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
         f"this partition accepts no messages after a failed sync: {failure}",
         where=directory,
         advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
-        "which recovers it. Unacknowledged messages are possibly in it",
+        "which recovers it. It can contain unacknowledged messages",
     )
 
 

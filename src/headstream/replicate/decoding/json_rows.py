@@ -132,7 +132,9 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
     if table is not None:
         return table, None
     if envelope.schema is None:
-        raise SchemaError("the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables")
+        raise SchemaError(
+            "the message has no schema id, so its table is unknown", advice="Specify the topic's table: topic_tables"
+        )
     return "", envelope.schema
 
 

@@ -109,7 +109,7 @@ def open_input(
     if source is not None:
         return FrameInput(_from_frame(source), decode, times)
     if config.source is None:
-        raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
+        raise InvalidOptionError("there is nothing to read", where="source", advice="Pass a source, or a DataFrame")
     if not is_kafka(config.source):
         return LogInput(spark, config, decode)
     stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
@@ -254,7 +254,7 @@ def _headers(frame: DataFrame) -> Column:
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
         return blocks_of_kafka_headers(sf.col("headers"))
     if isinstance(kind, StringType):
-        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
+        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Pass Kafka's headers, or omit it")
     return empty
 
 

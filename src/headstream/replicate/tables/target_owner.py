@@ -87,7 +87,7 @@ class Owner:
             raise ReplicateError(
                 f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
-                advice="Give each pipeline separate targets (tables, target). If that checkpoint is lost, run with "
+                advice="Set separate targets for each pipeline (tables, target). If that checkpoint is lost, run with "
                 "--take-over: its record of deletions is also lost, so load the table again",
             )
 
@@ -116,8 +116,8 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
         raise ReplicateError(
             f"the table's directory would be {'in' if other == outer else 'around'} the directory of another table, {other}",
             where=str(path),
-            advice="Give one of them another target (tables, target): a vacuum of the outer table would delete the inner table's "
-            "files",
+            advice="Set another target for one of them (tables, target): a vacuum of the outer table would delete the inner "
+            "table's files",
         )
 
 

@@ -95,7 +95,7 @@ class CorsSettings:
             raise InvalidInputError(
                 "credentials are not allowed together with any (*) origin, method or header",
                 where="http.cors",
-                advice="Name them",
+                advice="Specify them",
             )
 
 

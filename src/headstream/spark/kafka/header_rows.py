@@ -193,7 +193,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
     keys, values = headers.values.field(0), headers.values.field(1)
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Leave it out")
+        raise HeaderError("a header, or its key, is null", advice="Omit it")
     validity, offsets = headers.buffers()[:2]
     count = len(headers)
     lists = VariableColumn(

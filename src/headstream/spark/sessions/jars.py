@@ -97,7 +97,7 @@ def fetch(
         raise JarsError(
             f"the jars of the set {jar_set.name} cannot be written: {error}",
             where=str(root),
-            advice="Name a writable folder in HEADSTREAM_JARS",
+            advice="Specify a writable folder in HEADSTREAM_JARS",
         ) from error
     found = find(jar_set, directory)
     if found is None:

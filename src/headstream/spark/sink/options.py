@@ -121,7 +121,7 @@ def _path(text: str | None) -> str | None:
     parts = urlsplit(text)
     path = unquote(parts.path) if parts.scheme == "file" else text
     if parts.scheme not in ("", "file") or not path.startswith("/"):
-        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Give an absolute path, or file:// and one")
+        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Set an absolute path, or a file:// URL")
     return path.rstrip("/") or "/"
 
 
@@ -138,6 +138,6 @@ def _transaction(app: str | None, version: str | None) -> tuple[str, int] | None
     if not app or version is None or not version.strip().isdecimal() or len(app) > _MAX_WRITER:
         raise InvalidOptionError(
             f"txnAppId={app} and txnVersion={version} do not name a transaction",
-            advice=f"Give both: a name of 1 to {_MAX_WRITER} characters, and an ascending number, as foreachBatch's batch id",
+            advice=f"Set both: a name of 1 to {_MAX_WRITER} characters, and an ascending number such as foreachBatch's batch id",
         )
     return app, int(version)
