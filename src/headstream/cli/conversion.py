@@ -1,4 +1,4 @@
-"""`headstream convert`: converts a file of messages to another dialect, and reports what would be lost.
+"""`headstream convert`: converts a file of messages to another dialect, and reports the losses.
 
 Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
 """

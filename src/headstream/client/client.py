@@ -1,4 +1,4 @@
-"""Client: what hs.connect() returns, over any transport."""
+"""Client: the result of hs.connect(), over any transport."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class Client:
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
                 summary_headers: Names of at most 8 headers, a list or separated by commas. Their values are summarized for each
-                    file that is no longer written, so that filters skip files without a value that they look for.
+                    file that is no longer written, so that filters skip files that lack the searched value.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
                 legal_hold: Whether no message is removed by any operation.
@@ -400,8 +400,8 @@ class Client:
                 values instead of payloads.
             linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends it as soon as
                 possible.
-            batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
-            batch_count: A batch with this many messages is sent at once.
+            batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
+            batch_count: A batch with this many messages is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
             delivery_timeout_ms: How long to retry a message, through broken connections and restarts of the server,
                 milliseconds or a timedelta, at most an hour; then it fails, and an error carries it.
@@ -567,7 +567,7 @@ class Client:
         Args:
             partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
                 newest of all partitions.
-            start: An offset, `first`, `last` (the newest ones), `next` (the consumer's committed offset), a time, how long
+            start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, how long
                 ago, or a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; fewer are returned beyond 64 MiB per partition.
             states: States to return; other messages are skipped. None returns all.
@@ -575,7 +575,7 @@ class Client:
                 messages are examined until there are `count` that match.
             on_filter_error: How a message is treated to which it cannot be applied: `skip`, `deliver` or `raise`.
             consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
-            auto_commit: Whether to commit the returned messages for the consumer at once.
+            auto_commit: Whether to commit the returned messages for the consumer immediately.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.

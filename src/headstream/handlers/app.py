@@ -70,8 +70,8 @@ class App:
             produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
                 result that is a Message keeps its own key, headers and id, and None is not sent.
             concurrency: Number of members that the group gets from this program, and of partitions processed at the same time.
-            decode: The decoder of payloads; by default the annotation of the parameter says it.
-            encode: The encoder of results; by default the annotation of the result says it.
+            decode: The decoder of payloads; by default as in the parameter's annotation.
+            encode: The encoder of results; by default as in the result's annotation.
             options: As for Client.consumer(), with a `group`.
 
         Raises:

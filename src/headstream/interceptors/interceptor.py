@@ -32,7 +32,8 @@ class ErrorPolicy(enum.StrEnum):
 
 
 class Interceptor:
-    """Sees and changes the messages of a client. Override what you need, as `def`, or as `async def` for connect_async().
+    """Sees and changes the messages of a client. Override the methods that you need, as `def`, or as `async def` for
+    connect_async().
 
     Any object that has one of these methods is an interceptor; this class adds their types and the default policy.
 

@@ -71,7 +71,7 @@ class LogAccess(Protocol):
         """Wake all waiters of a partition."""
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:
-        """Note that segments of a partition were removed or replaced."""
+        """Record that segments of a partition were removed or replaced."""
 
     def count_removal(self, removal: Removal) -> None:
         """Add a removal of marked messages to the process's total."""

@@ -1,7 +1,7 @@
 """Opening logs: one directory is one shared Log in a process.
 
 Two users of one directory in one process share one writer, and see each other's messages at
-once. The Log closes when the last of them has closed it. A forked child cannot use its parent's Log: it opens another one.
+once. The Log closes when the last of them has closed it. A forked child cannot use its parent's Log: it opens another Log.
 """
 
 from __future__ import annotations

@@ -292,11 +292,11 @@ class PartitionStates:
         self._number = number
 
     def next_exception(self, from_offset: int) -> int | None:
-        """Return what MessageStates.next_exception() does."""
+        """Return the result of MessageStates.next_exception()."""
         return self._states.next_exception(self._topic, self._number, from_offset)
 
     def next_wanted(self, from_offset: int, states: frozenset[int]) -> int | None:
-        """Return what MessageStates.next_wanted() does."""
+        """Return the result of MessageStates.next_wanted()."""
         return self._states.next_wanted(self._topic, self._number, from_offset, states)
 
     def renew(self, follower: PartitionFollower) -> None:

@@ -3,7 +3,7 @@
     <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
 
 The first is the source log of the copy, with the message's place there; the further logs are earlier hops, the
-newest first. A log is named by its UUID or as the mirror's options say. Generations distinguish a partition from earlier
+newest first. A log is named by its UUID or as in the mirror's options. Generations distinguish a partition from earlier
 partitions of its name, before a purge.
 """
 

@@ -144,7 +144,7 @@ class TargetTopic:
             self._states.append((receipt, int(message.state)))
 
     def restore_state(self, message: ReceivedMessage, hop: Hop) -> None:
-        """Set the state of a message that already exists there: a killed mirror may not have set it."""
+        """Set the state of a message that already exists there: a killed mirror has possibly not set it."""
         place = self._places.get(hop)
         if place is not None:
             self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)

@@ -1,4 +1,4 @@
-"""Serializer: a pair of functions between values and payloads, and the errors that name what failed."""
+"""Serializer: a pair of functions between values and payloads, and the errors that name the failure."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class PostgresServer(TemporaryServer):
         return f"jdbc:postgresql://{HOST}:{self.port}/{_NAME}"
 
     def execute(self, sql: str) -> str:
-        """Run statements and return their output: a line per row, columns separated by `|`. Each commits unless they say BEGIN.
+        """Run statements and return their output: a line per row, columns separated by `|`. Each commits, except after BEGIN.
 
         Raises:
             InvalidInputError: a statement failed; the text has the server's reason.

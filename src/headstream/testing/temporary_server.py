@@ -40,7 +40,7 @@ class TemporaryServer:
     A subclass defines how its directory is prepared, how the program is called, and when it is ready.
 
     Args:
-        title: What it is, in errors, as `Kafka broker`.
+        title: The program's name in errors, as `Kafka broker`.
         parent: Directory in which the program's directory is created; None for the directory of temporary files.
         start_seconds: Timeout of a start, seconds.
     """

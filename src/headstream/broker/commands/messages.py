@@ -194,7 +194,7 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
 def begin_wait(
     server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
 ) -> Wait:
-    """Begin a command's wait; check is_ready at once, and again at every callback.
+    """Begin a command's wait; check is_ready immediately, and again at every callback.
 
     Args:
         command: A validated command. When it times out, or messages are available, it is handled like any other.

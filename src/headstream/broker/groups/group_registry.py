@@ -56,7 +56,7 @@ class LiveGroup:
         return {number: self.reached[number] for number in numbers}
 
     def remove_abandoned(self, now_s: float) -> bool:
-        """Remove abandoned members, with the lock held, and return whether there were any."""
+        """Remove abandoned members, with the lock held, and return whether there were such members."""
         is_changed = False
         while self.abandoned:
             self.membership.leave(self.abandoned.popleft(), now_s)

@@ -98,7 +98,7 @@ class GroupMembers:
         self._divide(now_s)
 
     def leave(self, member: int, now_s: float) -> None:
-        """Remove a member; its partitions are free at once. A second call does nothing."""
+        """Remove a member; its partitions are free immediately. A second call does nothing."""
         if self._members.pop(member, None) is not None:
             self._divide(now_s)
 

@@ -7,7 +7,7 @@ chunk that was in flight: a line without an id gets an id derived from the impor
 is chosen by its key or its line's number, so that a line always gives the same message. A state other than available is
 set when a chunk is stored.
 
-The progress is exact after a crash of the process. What a power failure can lose depends on the log's fsync policy.
+The progress is exact after a crash of the process. The log's fsync policy determines the messages that a power failure can lose.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     "--trigger-every",
     "trigger_every_us",
     type=DURATION,
-    help="Minimum time between the starts of micro-batches, for example 10s.  [default: at once]",
+    help="Minimum time between the starts of micro-batches, for example 10s.  [default: immediately]",
 )
 @click.option(
     "--max-messages-per-batch", type=click.IntRange(1), help="Maximum number of messages per micro-batch.  [default: 200000]"

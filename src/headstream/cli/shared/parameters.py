@@ -223,7 +223,7 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 
 
 def warn_missing_log(log: Client) -> None:
-    """Warn on standard error if there is no log yet: the URL may be mistyped."""
+    """Warn on standard error if there is no log yet: the URL can be mistyped."""
     if log.identity is None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 

@@ -1,4 +1,4 @@
-"""Rates of topics and groups: what changed between two samples of a log."""
+"""Rates of topics and groups: the changes between two samples of a log."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended; the error says what has happened to the message since.
+            LeaseLostError: its lease has ended; the error describes the later events of the message.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))

@@ -118,7 +118,7 @@ class TopicsConsumer(BaseConsumer):
             self._cycle.append(name)
 
     def _find_topics(self) -> None:
-        """Start reading topics that newly match a pattern, and drop deleted ones."""
+        """Start reading topics that newly match a pattern, and drop deleted topics."""
         now_s = time.monotonic()
         if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return

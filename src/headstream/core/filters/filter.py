@@ -126,7 +126,7 @@ _ALL: Final = parse_filter("TRUE")
 
 def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` but gets only available
-    ones."""
+    messages."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
             "the filter names _state, but only available messages are requested",

@@ -24,7 +24,7 @@ class PollRequest(NamedTuple):
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
         consumer: The polling consumer; required for `next` and to commit. A group that requests states other than available gets
             the states that messages have for this group.
-        auto_commit: Whether to commit the delivered messages for the consumer at once.
+        auto_commit: Whether to commit the delivered messages for the consumer immediately.
         where: The filter of messages in these states.
         until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Kafka's brokers ignore it.
     """

@@ -38,7 +38,7 @@ MAX_ATTEMPT_BYTES: Final = 100
 
 
 class RetryOrder(enum.StrEnum):
-    """The messages that wait while a message is tried again."""
+    """The messages that wait while a message is retried."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -179,7 +179,7 @@ class Retry:
 
     Args:
         attempts: Maximum number of attempts before a message is dead-lettered; None sets no limit.
-        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
+        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each attempt.
         order: The messages that wait for it: its `partition`, later messages of its `key`, or none (`skip`). None is `partition`,
             and `skip` for a consumer with `mode="shared"`.
         pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.

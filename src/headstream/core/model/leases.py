@@ -5,7 +5,7 @@ delayed    failed: waits for its next attempt  deferred   set aside until it is 
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
 A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
-worker sends after its lease has ended changes nothing; the refusal describes what happened since.
+worker sends after its lease has ended changes nothing; the refusal describes the later events.
 """
 
 from __future__ import annotations

@@ -64,11 +64,11 @@ _MAX_HEADER_NAME_BYTES: Final = 255
 
 
 def split_header_names(text: str) -> tuple[str, ...]:
-    """Return the names, 1 to 8 different ones, in a list such as `tenant,user_id`; spaces around them are removed."""
+    """Return 1 to 8 different names in a list such as `tenant,user_id`; spaces around them are removed."""
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers names {len(names)} headers, {len(set(names))} different ones",
+            f"summary_headers names {len(names)} headers, {len(set(names))} of them different",
             advice=f"Specify at most {_MAX_SUMMARY_HEADERS} headers, each once",
         )
     for name in names:

@@ -40,7 +40,7 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
     """Remove the log in a directory, and return the names removed from it; the directory stays.
 
     Args:
-        root: The directory; it may be missing or empty.
+        root: The directory; it can be missing or empty.
         beside: Names of directories that a server of the log has created; they are also removed.
 
     Raises:

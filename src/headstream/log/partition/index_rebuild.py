@@ -180,7 +180,7 @@ class IndexRebuild:
         return proven
 
     def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
-        """Add entries for a stretch that has none, one for the messages of each time, if they are proven."""
+        """Add entries for a stretch without entries, one for the messages of each time, if they are proven."""
         if self._generation:
             self._prove_compacted(data, proven, end)
             return

@@ -188,7 +188,7 @@ class ProducerStates:
                     f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
                     "other producer can be registered now",
                     where=self._directory,
-                    advice="Use one producer for many messages, and close finished ones",
+                    advice="Use one producer for many messages, and close finished producers",
                 )
             self.forget(oldest.producer_id)
         slot = self._free.pop() if self._free else self._slots

@@ -76,7 +76,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the next append goes; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
+    """The place of the next append; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int

@@ -8,7 +8,7 @@ change. The changes after which the target can hold a schema's rows (plan_evolut
     renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
                 the column keeps its name in the table widened the column's type grows narrowed the column keeps its type, which
     also holds the narrower type; where neither holds the other, no policy applies
-    nullable    nothing: every column of a target may be null
+    nullable    nothing: every column of a target can be null
     key         refused: rows and deletions are identified by their key
 """
 
@@ -112,7 +112,7 @@ class SeenSchema:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> SeenSchema:
-        """Return what to_document() wrote."""
+        """Return the object of a document from to_document()."""
         columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
         return cls(document["version"], tuple(document["keys"]), columns)
 

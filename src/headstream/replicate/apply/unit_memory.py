@@ -25,7 +25,7 @@ Unit: TypeAlias = tuple[str, int]
 
 
 class UnitMemory(ABC):
-    """A small Delta table whose newest appends belong to a unit that may not be committed."""
+    """A small Delta table whose newest appends belong to a unit that is possibly not committed."""
 
     def __init__(self) -> None:
         self._unit: Unit | None = None

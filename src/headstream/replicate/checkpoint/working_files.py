@@ -118,7 +118,7 @@ class WorkingFiles:
                     yield part
 
     def accept(self, changes: Changes) -> None:
-        """Note that a record has the changes."""
+        """Record that a record has the changes."""
         self._known |= changes.known
         for path in changes.removed:
             self._known.pop(path, None)

@@ -13,7 +13,7 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_old.<key>   <type>   the key column's value before the change, null if unknown
     _hs_topic, _hs_partition, _hs_offset   its origin
 
-collapse() gives the table's columns and, of each key whose changes all carry the complete row, the last change:
+collapse() returns the table's columns and, of each key whose changes all carry the complete row, the last change:
 
     _hs_operation   int8     as above
     _hs_delete      bool     it deletes the row

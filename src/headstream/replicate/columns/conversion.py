@@ -233,7 +233,7 @@ def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floats(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the nearest FLOAT or DOUBLE of each number; a number beyond their range has none."""
+    """Return the nearest FLOAT or DOUBLE of each number; null for a number beyond their range."""
     if pa.types.is_string(array.type):
         infinite = pc.match_substring(array, "inf", ignore_case=True)
     elif pa.types.is_floating(array.type):

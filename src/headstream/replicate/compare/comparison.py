@@ -62,7 +62,7 @@ class Difference:
         columns: The columns that differ; empty unless it is changed.
         source: The source's row; None for a missing row.
         target: The target's row; None for a missing row.
-        sequence: The newest change sequence of the row in the target; "" if it has none.
+        sequence: The newest change sequence of the row in the target; "" for a missing row.
     """
 
     kind: Literal["missing", "extra", "changed", "duplicate", "unsettled"]

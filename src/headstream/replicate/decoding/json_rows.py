@@ -1,4 +1,4 @@
-"""JSON messages -> the same changes as Avro ones. One Python object per message: JSON is for small volumes.
+"""JSON messages -> the same changes as from Avro messages. One Python object per message: JSON is for small volumes.
 
 A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
 the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. Without an id it is decoded by

@@ -1,7 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
 A Spark MERGE costs at least a second, and a merge of deltalake some hundredths, so a micro-batch with few changes in each of
-many tables is merged in the driver. What that holds in memory is bounded by the sizes of the changes and of
+many tables is merged in the driver. Its memory is bounded by the sizes of the changes and of
 the table.
 """
 

@@ -115,7 +115,7 @@ class Ledger:
 
     Args:
         path: Created if missing, except with read_only.
-        read_only: To inspect the ledger of a pipeline that another process may be running.
+        read_only: To inspect the ledger of a pipeline that another process can be running.
 
     Raises:
         LogVersionError: a newer Headstream created it; with read_only, also an older Headstream.

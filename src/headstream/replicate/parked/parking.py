@@ -164,7 +164,7 @@ class ParkingLot:
         self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
 
     def forget_read_again(self) -> None:
-        """Forget what note_read_again() has noted: another micro-batch is finished that has read all of these messages."""
+        """Forget the record of note_read_again(): another micro-batch is finished that has read all of these messages."""
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:

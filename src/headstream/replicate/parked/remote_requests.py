@@ -76,4 +76,4 @@ class RemoteRequests:
             for name in names:
                 StoreFiles(folder / name).remove()
         except StorageError as error:
-            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted, which is tried again: %s", error)
+            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted; the deletion is retried: %s", error)

@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Schedule the work for the given tables, again if it is running; return at once."""
+        """Schedule the work for the given tables, again if it is running; return immediately."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:

@@ -93,7 +93,7 @@ class IcebergMirrors:
         self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Bring tables up to date soon; returns at once. Tables that the settings do not choose are skipped."""
+        """Bring tables up to date soon; returns immediately. Tables that the settings do not choose are skipped."""
         with self._work.changed:
             chosen = [table for table in tables if self._opener.identify(table) is not None]
             for table in chosen:

@@ -366,11 +366,11 @@ class ReplicatePipeline:
         )
 
     def stop(self) -> None:
-        """End the run after the micro-batch that is being applied; thread-safe, returns at once."""
+        """End the run after the micro-batch that is being applied; thread-safe, returns immediately."""
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in a separate thread, and return at once: for notebooks.
+        """Run in a separate thread, and return immediately: for notebooks.
 
         Raises:
             InvalidInputError: it was started before; a pipeline runs once.

@@ -89,7 +89,7 @@ class ProgressReports:
                 _LOGGER.exception("a listener of the pipeline's progress has failed")
 
     def receive_end(self, run_id: str) -> None:
-        """Note the end of a query."""
+        """Record the end of a query."""
         if run_id == self._run_id:
             self._ended.set()
 

@@ -97,7 +97,7 @@ class CatalogTables:
             self._registration.offer(entries)
 
     def status(self) -> dict[str, Any] | None:
-        """Return what Registration.status() does; None if there is no catalog."""
+        """Return the result of Registration.status(); None if there is no catalog."""
         return None if self._registration is None else self._registration.status()
 
     def finish(self, tables: Iterable[Table], *, every_table: bool) -> None:

@@ -30,7 +30,7 @@ class Summary:
         tombstones: Messages with a null payload, which are skipped.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
-        incomplete_transactions: Transactions applied without all of their events, as the settings say.
+        incomplete_transactions: Transactions applied without all of their events, by the settings.
         changes_without_transaction_position: With `atomic`; Replicate's older versions do not send it.
         failing: (schema, table) -> why it is failing.
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.

@@ -2,7 +2,7 @@
 
 GET <url>/schemas/ids/<id>            200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
 GET <url>/schemas/guids/<GUID>/ids    200 [{"context": ".", "id": <id>}, ..]
-<directory>/<id>.avsc                 the same schema, as a file; a GUID has none
+<directory>/<id>.avsc                 the same schema, as a file; not for a GUID
 """
 
 from __future__ import annotations

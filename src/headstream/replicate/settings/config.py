@@ -110,7 +110,7 @@ class ReplicateConfig:
         accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
         take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
-        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts at once.
+        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
         max_messages_per_batch: Maximum number of messages of one micro-batch; for a log 5 % more if that reads all remaining
             messages.
         max_bytes_per_batch: Maximum stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of

@@ -175,7 +175,7 @@ class LogSnapshot:
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
-        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did
+        folded_ms: Time of the last fold or merge of files, milliseconds since 1970 UTC; None if no commit that was read did
             so.
         removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
             not forgotten; empty unless read() was asked for them.
@@ -279,7 +279,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, without files that have none; vectors in use are kept in memory."""
+        """Return the deleted rows of files, without files without deleted rows; vectors in use are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)

@@ -301,7 +301,7 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations, and first and last rows of loads, from messages of the source; repeating it has no effect.
+        """Record truncations, and first and last rows of loads, from messages of the source; repeating it has no effect.
 
         The rows of a load that were logged at the same time in other partitions also belong to it.
         """

@@ -244,12 +244,12 @@ class TargetTable:
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
+        """Record that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
     def mark_load(self, at_us: int, *, is_last: bool) -> None:
-        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        """Record that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
         if is_last:
             self._state.loads.mark_last(at_us)
         elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:

@@ -49,7 +49,7 @@ class _HttpConnection(web.RequestHandler):
         return self._current_request is not None and (self.body is None or self.body.is_eof())
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -63,7 +63,7 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpConnections(web.Server):
-    """All connections over HTTP; connections beyond the limit are closed at once.
+    """All connections over HTTP; connections beyond the limit are closed immediately.
 
     Args:
         most: Limit of connections.
@@ -93,7 +93,7 @@ class HttpConnections(web.Server):
         return self._most - self._traffic.connections
 
     def evict_one(self) -> bool:
-        """Close the oldest connection without a request with a valid token; return whether there was one."""
+        """Close the oldest connection without a request with a valid token; return whether a connection was closed."""
         return self._unauthenticated.end_oldest()
 
     @staticmethod

@@ -200,7 +200,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop accepting requests, finish the running ones, and close; idempotent."""
+        """Stop accepting requests, finish the running requests, and close; idempotent."""
         listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
         if listener is None or handlers is None:
             return

@@ -1,4 +1,4 @@
-"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones are served."""
+"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that it serves small requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Kafka's header arrays to our header columns and back, in Arrow, on executors: what Spark's expressions cannot do.
+"""Kafka's header arrays to our header columns and back, in Arrow, on executors: the conversions that Spark's expressions cannot
+do.
 
 The headers of each row become a header block (codec.batch.kafka_decoding), and the blocks stored messages without payload,
 which the kernels of our own source decode: the same columns, from the same kernels.

@@ -118,7 +118,7 @@ def _state() -> Column:
 
 
 def _is_in(states: frozenset[int]) -> Column:
-    """Return whether a record has one of these states; records without hs.state, the usual ones, are decided by that alone."""
+    """Return whether a record has one of these states; for records without hs.state, as usual, that alone decides."""
     wanted = _state().isin([state_name(code) for code in sorted(states)])
     return (_position(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
 

@@ -152,7 +152,7 @@ def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session created elsewhere what session() sets up: Kafka URLs in `format("headstream")`, SQL functions.
+    """Add the settings of session() to a session created elsewhere: Kafka URLs in `format("headstream")`, SQL functions.
 
     Args:
         spark: A session, also one of Spark Connect.
@@ -229,7 +229,7 @@ def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return those sets of which the JVM of spark-submit, if there is one, lacks a jar (`--jars`); all if there is none."""
+    """Return the sets of which the JVM of spark-submit, if any, lacks a jar (`--jars`); all if there is none."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -169,7 +169,7 @@ class ServerFollower:
             raise OffsetOutOfRangeError(
                 f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older ones have been dropped by retention or deletion, later offsets were never written",
+                advice="Older messages have been dropped by retention or deletion, later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:

@@ -236,7 +236,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as report()."""
+        """Record in the log that a message failed, or failed finally, and forget it; as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -256,7 +256,7 @@ class Leasing:
         return lost
 
     def release_all(self) -> None:
-        """Release all messages: other workers get them at once."""
+        """Release all messages: other workers get them immediately."""
         for partition, generation, changes in list(self.holding.take_all()):
             self._report(partition, generation, changes)
 

@@ -62,7 +62,7 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
     """Return a message without the parts that a dialect cannot represent.
 
     Args:
-        on_loss: What to do with a loss: a policy, or several in order of preference.
+        on_loss: The treatment of a loss: a policy, or several in order of preference.
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts that.

@@ -70,7 +70,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
-        on_loss: What to do with headers that a message cannot have, which find_losses() returns.
+        on_loss: The treatment of headers that a message cannot have, which find_losses() returns.
         convention: The format of typed values; by default Headstream's, or the format of a product that marked the record.
 
     Raises:

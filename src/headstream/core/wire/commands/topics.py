@@ -181,7 +181,7 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return the number of bytes after the name of a request of the newest generation; older generations have none."""
+        """Return the number of bytes after the name of a request of the newest generation; 0 for older generations."""
         command = cls.decode(payload)
         return len(payload) - len(command.encode())
 
@@ -275,7 +275,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return the number of bytes after the name of a request of the present layout; older layouts have none."""
+        """Return the number of bytes after the name of a request of the present layout; 0 for older layouts."""
         reader = Reader(payload)
         try:
             cls.pull(reader)

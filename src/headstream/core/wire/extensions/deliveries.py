@@ -82,7 +82,7 @@ class ChangedDelivery(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettledDeliveries(Record):
-    """The generation of a group, and for how long it is paused, as model.deliveries.Settled."""
+    """The generation of a group and its remaining pause, as model.deliveries.Settled."""
 
     generation: U64
     paused_us: TrailingU64 = 0

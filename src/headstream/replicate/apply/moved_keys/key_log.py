@@ -197,7 +197,7 @@ class KeyLog(UnitMemory):
         self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
 
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        """Iterate over what _identity() gives for each row's event, without reading its versions."""
+        """Iterate over the identities of the rows' events, as from _identity(), without reading its versions."""
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
         for row in rows.select(names).to_pylist():
             before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None

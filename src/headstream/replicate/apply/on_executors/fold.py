@@ -4,7 +4,7 @@
     -> fold: placed among the loads -> one change per key -> guarded by the tombstones -> rows of the merge's source
 
 A bucket has all changes of its keys, so the folds of all buckets are the fold of all changes. Only a change of key, a partial
-image or a dropped column needs more than its key's bucket: the fold says so, and the driver folds the table's changes.
+image or a dropped column needs more than its key's bucket: the fold reports it, and the driver folds the table's changes.
 """
 
 from __future__ import annotations

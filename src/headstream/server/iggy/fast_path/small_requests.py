@@ -317,7 +317,7 @@ class SmallRequests:
         return response
 
     def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space, and note the newest offset plus 1; None for the general path."""
+        """Return `count` messages after HEAD_BYTES of space, and record the newest offset plus 1; None for the general path."""
         topic = route.topic
         if topic is None:
             return None

@@ -328,7 +328,7 @@ class QuicClient:
     # -- waits ----------------------------------------------------------------------------------------------
 
     def _begin_wait(self, stream: int, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once."""
+        """Start a wait; return False if the request is answered immediately."""
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
         on_ready, end = partial(self._call_loop, partial(self._answer_wait, stream)), partial(self._end_wait, stream)

@@ -243,7 +243,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._continue()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
@@ -398,7 +398,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._write(pieces, sum(map(len, pieces)))
 
     def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once, as when another request follows it.
+        """Start a wait; return False if the request is answered immediately, as when another request follows it.
 
         Reading continues, so that a disconnect is noticed; hence the request is copied.
         """

@@ -106,6 +106,6 @@ class ReaderSwitch:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close the transport at once."""
+        """Close the transport immediately."""
         self.end()
         self._transport.abort()

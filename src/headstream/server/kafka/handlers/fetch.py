@@ -174,7 +174,7 @@ class FetchSession:
         self._by_directory.clear()
 
     def notify(self, directory: str) -> None:
-        """Note that a partition can have messages."""
+        """Record that a partition can have messages."""
         key = self._by_directory.get(directory)
         if key is not None:
             self._pending[key] = None
@@ -208,7 +208,7 @@ class FetchSession:
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
-        """Note that the last read is sent: partitions with messages are read last the next time."""
+        """Record that the last read is sent: partitions with messages are read last the next time."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
         for part, bounds, has_records in self._reported:
             part.shown = bounds

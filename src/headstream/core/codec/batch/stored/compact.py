@@ -7,7 +7,7 @@
 
     dropped  offset u64, ascending: marked messages whose grace is over
 
-note_keys() scans messages and notes the newest offset of each key; compact_messages() then copies the messages that have no
+note_keys() scans messages and records the newest offset of each key; compact_messages() then copies the messages that have no
 newer message of the same key and are not dropped.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
@@ -194,7 +194,7 @@ def _keep(
     scratch: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Copy the retained messages, write an index entry for each run of them, and note the totals."""
+    """Copy the retained messages, write an index entry for each run of them, and record the totals."""
     at: cython.longlong = 0
     to: cython.longlong = 0
     rows: cython.longlong = 0

@@ -6,8 +6,8 @@
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` say which are used),
-one for each header, and the literals. By type:
+The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` show which are used), one
+for each header, and the literals. By type:
 
     NULL, OPAQUE   nothing                            OPAQUE has a kind that this version does not know
     WHOLE          magnitude, 128 bits, and sign

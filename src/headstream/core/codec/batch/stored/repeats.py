@@ -91,7 +91,7 @@ def _free_slot(
 def _note(
     p: cython.p_const_uchar, size: cython.longlong, w: cython.p_uchar, begin: cython.longlong, mask: cython.longlong
 ) -> cython.void:
-    """Note the ids of complete stored messages; they replace the oldest."""
+    """Record the ids of complete stored messages; they replace the oldest."""
     at: cython.longlong = 0
     capacity: cython.longlong = c.load64(w, 0)
     noted: cython.longlong = c.load64(w, layout.WINDOW_NOTED)

@@ -3,7 +3,7 @@
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-A first pass checks every length, and notes where each message begins and the sizes of the columns; then each group
+A first pass checks every length, and records where each message begins and the sizes of the columns; then each group
 of columns is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null
 payload; the other headers become one column, in the requested form.
 """
