@@ -95,7 +95,7 @@ class ServerApp:
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of commands, after start()."""
         if self._dispatcher is None:
-            raise AssertionError("start() comes first")
+            raise AssertionError("start() must be called first")
         return self._dispatcher
 
     async def start(self) -> None:

@@ -9,8 +9,8 @@ A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVR
 
     size_bytes form schema type value note fault
 
-`note` says which input is missing, `fault` why the payload is invalid. Neither gives the place of the schemas: users read them. A
-registry that does not answer is a warning in the log, with its URL.
+`note` names the missing input, `fault` the reason why the payload is invalid. Neither contains the place of the schemas: users
+read them. A registry that does not answer is a warning in the log, with its URL.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     defaults  <  file (TOML)  <  variables of a file (.env)  <  of the environment  <  the command line
 
-IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which wins; HEADSTREAM_MAX_CONNECTIONS is
+IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which has precedence; HEADSTREAM_MAX_CONNECTIONS is
 `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these
 prefixes, such as HEADSTREAM_URL, are ignored; one that begins with a section's name but is not a key of it is rejected like
 an unknown key of the file.

@@ -159,7 +159,7 @@ def encode_value(avro_type: AvroType, value: Any, subject: str = "the value") ->
     datetime given for a string is written in Replicate's spelling (`2023-03-21 14:34:21.000000`).
 
     Args:
-        value: A value as decode_value gives it; of a record a mapping, where a missing field is null.
+        value: A value as decode_value returns it; for a record a mapping, in which a missing field is null.
     """
     kind = avro_type.kind
     if kind == "record":

@@ -170,7 +170,8 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 class Placeholders:
     """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
 
-    Debezium 3.6 has none for arrays of decimals and floating-point numbers, which later versions send as a number per byte.
+    Debezium 3.6 has no placeholder for arrays of decimals and floating-point numbers, which later versions send as a number per
+    byte.
     """
 
     def __init__(self, text: str) -> None:

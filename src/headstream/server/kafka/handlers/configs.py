@@ -1,5 +1,5 @@
 """The settings of topics by Kafka's names: retention and cleanup can be changed. All others are accepted if the server already
-behaves so, or if a client cannot notice the difference; the returned value is the value in effect.
+behaves in that way, or if a client cannot notice the difference; the returned value is the value in effect.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values stay       compaction_delay_us

@@ -106,7 +106,7 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
+        chunks: Stored messages; without messages, the batch has no records and moves a client past its offsets.
         base_offset: The offset of the first message, or less.
         last_offset: The offset of the last message, or more; less than 2^31 after the first.
     """
@@ -155,7 +155,7 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
     pairs = list(message.headers.items())
     reserved = next((name for name, _ in pairs if name in _OWN), None)
     if reserved is not None:
-        raise HeaderError(f"the header {reserved!r} is reserved", advice="Give the record a key, or a null value")
+        raise HeaderError(f"the header {reserved!r} is reserved", advice="Add a key to the record, or set its value to null")
     has_time = any(name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64 for name, value in pairs)
     if time_ms is not None and not has_time:
         pairs.insert(0, (TIMESTAMP_HEADER, int64(1000 * time_ms)))
