@@ -227,7 +227,7 @@ class _History:
         self.is_sent = True
 
     def _missing(self) -> set[str]:
-        """Return the calls that were not cancelled yet; some have no message while calls are interrupted: nothing is certain."""
+        """Return the calls that were not cancelled yet; after interrupted calls nothing is certain, so some have no message."""
         if worker._CANCEL_TIMEOUT_S < _INTERRUPT_S:
             return set()
         return self.steps.keys() - {name.partition(".")[2] for name in self.call.counts}

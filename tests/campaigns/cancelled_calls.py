@@ -240,7 +240,7 @@ class _Calls:
         topic = f"{self.stream}/{'encoded' if encodes else 'plain'}"
         await self.log.create_topic(topic, 1)
         options: dict[str, Any] = {"buffer_bytes": 2_000, "batch_count": 3, "linger_ms": 1}
-        producer: Any = self.log.producer(topic, **options, **({"encode": bytes} if encodes else {}))
+        producer: Any = self.log.producer(topic, **(options | ({"encode": bytes} if encodes else {})))
         sent: list[bytes] = []
         certain: set[bytes] = set()
         never: set[bytes] = set()

@@ -31,8 +31,8 @@ from headstream.handlers.signature import Signature
 from headstream.serializers import Decode, Encode
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_LOOK_S: Final = 0.02
-"""How often drain() looks for messages that are not committed."""
+_CHECK_EVERY_S: Final = 0.02
+"""How often drain() checks for messages that are not committed."""
 
 
 class App:
@@ -75,7 +75,7 @@ class App:
             options: As for Client.consumer(), with a `group`.
 
         Raises:
-            InvalidInputError: the signature cannot be filled, or an option is invalid; the error says what to write.
+            InvalidInputError: the signature cannot be filled, or an option is invalid; the error has a correct example.
         """
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
@@ -125,7 +125,7 @@ class App:
     def run(self) -> None:
         """Run until all handlers have ended, by Ctrl-C, SIGTERM, stop() or `timeout_ms`.
 
-        The first signal ends each handler after the message that it has. The second one cancels them: these messages are
+        The first signal ends each handler after the message that it has. The second signal cancels them: these messages are
         delivered again.
 
         Raises:
@@ -178,16 +178,16 @@ class App:
             WaitTimeoutError: a group still has messages.
             Exception: the error of a handler without `on_error`.
         """
-        loop, looks = asyncio.get_running_loop(), 0
+        loop, checks = asyncio.get_running_loop(), 0
         until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000
-        while looks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
+        while checks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
             left = await self._find_left()
             _raise_failure(self._tasks)
-            looks = 0 if left else looks + 1
+            checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
                 raise WaitTimeoutError(f"{left} is not committed", advice="Give a longer timeout_ms")
             if left:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _find_left(self) -> str:
         """Return a partition with messages that a handler's group has not committed, as text; empty if there is none."""

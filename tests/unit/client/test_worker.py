@@ -60,7 +60,7 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
             assert await log.offsets("shop/orders", "g") == {1: 2}
             assert counting.received == (2 if mode == "intercepted" else 0)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flu
 
     def hold(*arguments: Any, **options: Any) -> Appended:
         has_begun.set()
-        is_open.wait(10)
+        is_open.wait(60)
         return store(*arguments, **options)
 
     async def body(log: AsyncClient) -> None:
@@ -145,7 +145,7 @@ def test_an_interceptors_error_that_a_cancelled_flush_had_taken_is_raised_by_the
 
             def hold(self: InterceptedProducer) -> None:
                 has_begun.set()
-                is_open.wait(10)
+                is_open.wait(60)
                 finish(self)
 
             monkeypatch.setattr(InterceptedProducer, "_finish", hold)
@@ -160,4 +160,4 @@ def test_an_interceptors_error_that_a_cancelled_flush_had_taken_is_raised_by_the
             await producer.flush()
             await producer.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))

@@ -147,7 +147,7 @@ def test_stop_lets_the_message_in_progress_end_and_commits_it() -> None:
             asyncio.get_running_loop().call_later(0.05, may_end.set)
 
     with make_log(count=3) as log:
-        asyncio.run(asyncio.wait_for(run(log), 30))
+        asyncio.run(asyncio.wait_for(run(log), 120))
         assert done == [0]
         assert log.offsets("shop/orders", "billing") == {1: 1}
 

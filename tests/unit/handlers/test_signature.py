@@ -96,7 +96,7 @@ def test_a_null_payload_is_none_only_where_the_parameter_allows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "error"), [({}, "no header 'attempt'"), ({"attempt": 3}, "is int64, and uint8 was expected")]
+    ("headers", "error"), [({}, "no header 'attempt'"), ({"attempt": 3}, "is int64, but uint8 was expected")]
 )
 def test_a_missing_header_or_another_kind_is_an_error_that_names_the_message(headers: dict[str, Any], error: str) -> None:
     def handle(attempt: hs.uint8) -> None: ...

@@ -57,7 +57,7 @@ class LoopCallbacks:
         if _calling.get() is self:
             raise InvalidInputError(
                 "a callback used the consumer that called it",
-                advice="Note the partitions in the callback, and use the consumer when it has returned",
+                advice="Remember the partitions in the callback, and use the consumer after the callback has returned",
             )
         self._loop = asyncio.get_running_loop()
 
@@ -111,7 +111,7 @@ class _AsyncReading(Generic[_Reader]):
             self._consumer = self._make()
 
     async def _in_slices(self, call: Callable[[float], _T], timeout_ms: float | None, put_back: Callable[[_T], object]) -> _T:
-        """Call with slices of a timeout until something is returned; a cancellation takes effect between slices."""
+        """Call with slices of a timeout until a result is returned; a cancellation takes effect between slices."""
         loop = asyncio.get_running_loop()
         until_s = math.inf if timeout_ms is None else loop.time() + timeout_ms / 1000
         slices = slices_ms()
@@ -128,7 +128,7 @@ class _AsyncReading(Generic[_Reader]):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one."""
+        """Commit the previous message and return the next."""
         consumer = await self._opened()
         message: ReceivedMessage | None = None
         if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):
@@ -242,7 +242,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        """The number of messages that the filter has examined, and the number to which it could not be applied."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:

@@ -56,18 +56,27 @@ def test_decoder_reads_messages_without_a_schema_with_inferred_types_and_a_warni
     assert "types are inferred" in " ".join(decoded.findings)
 
 
-def test_a_value_that_was_not_sent_is_absent_also_within_arrays_and_in_bytes(tmp_path: Path) -> None:
-    mark = "__debezium_unavailable_value"
-    fields: list[dict[str, Any]] = [
-        {"type": "int64", "field": "id"}, {"type": "string", "field": "a"}, {"type": "bytes", "field": "b"},
-        {"type": "array", "items": {"type": "string"}, "field": "c"}, {"type": "array", "items": {"type": "int32"}, "field": "d"},
-    ]  # fmt: skip
-    sent = {"id": 1, "a": "x", "b": "AQ==", "c": ["y"], "d": [1]}
-    absent = {"a": mark, "b": base64.b64encode(mark.encode()).decode(), "c": [mark], "d": list(mark.encode())}
-    values = [envelope("u", sent, fields=fields, lsn=1)]
-    values += [envelope("u", {**sent, name: value}, fields=fields, lsn=2) for name, value in absent.items()]
-    masks = [row["_hs_columns"] for row in rows_of(decode(tmp_path, *values))]
-    assert masks == [None, b"\x1d", b"\x1b", b"\x17", b"\x0f"]
+@pytest.mark.parametrize("mark", ["__debezium_unavailable_value", "é"])
+def test_a_value_that_was_not_sent_is_absent_in_every_form_that_debezium_gives_it(tmp_path: Path, mark: str) -> None:
+    content = mark.encode()
+    bytes_of_java = [byte if byte < 128 else byte - 256 for byte in content]
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    kinds: list[tuple[dict[str, Any], Any, Any]] = [
+        ({"type": "string"}, "x", mark),
+        ({"type": "string", "name": "io.debezium.data.Json"}, "{}", f'{{"{mark}":"{mark}"}}'),
+        ({"type": "bytes"}, "AQ==", base64.b64encode(content).decode()),
+        ({"type": "array", "items": {"type": "string"}}, ["y"], [mark]),
+        ({"type": "array", "items": {"type": "int32"}}, [1], bytes_of_java),
+        ({"type": "array", "items": {"type": "double"}}, [1.5], list(map(float, bytes_of_java))),
+        ({"type": "array", "items": decimal}, ["AQ=="], [base64.b64encode(bytes([byte])).decode() for byte in content]),
+    ]
+    fields = [{"type": "int64", "field": "id"}, *({**kind, "field": f"c{at}"} for at, (kind, _, _) in enumerate(kinds))]
+    sent = {"id": 1, **{f"c{at}": value for at, (_, value, _) in enumerate(kinds)}}
+    values = [envelope("u", {**sent, f"c{at}": absent}, fields=fields, lsn=2) for at, (_, _, absent) in enumerate(kinds)]
+    found = rows_of(
+        decode(tmp_path, envelope("u", sent, fields=fields, lsn=1), *values, debezium=DebeziumSettings(placeholder=mark))
+    )
+    assert [row["_hs_columns"] for row in found] == [None, *(bytes([0xFF & ~(2 << at)]) for at in range(len(kinds)))]
 
 
 def test_a_configured_placeholder_replaces_the_usual_one(tmp_path: Path) -> None:
@@ -143,6 +152,23 @@ def test_a_key_that_cannot_be_read_rejects_its_message_unless_the_settings_name_
     assert "the record key" in reasons_of(decoded)[0]
     declared = decode(tmp_path / "b", *values, keys=keys, settings={"keys": ("id",)})
     assert [("_hs_old.id" in row) for row in rows_of(declared)] == [True] * 3
+
+
+def test_keys_of_one_batch_have_their_own_columns_when_the_primary_key_has_changed(tmp_path: Path) -> None:
+    values = [envelope("c", {"id": number, "no": number}, lsn=number) for number in (1, 2, 3)]
+    decoded = decode(tmp_path, *values, keys=[key_of(id=1), key_of(id=2, no=2), key_of(id=3)])
+    assert {row["id"]: "_hs_old.no" in row for row in rows_of(decoded)} == {1: False, 2: True, 3: False}
+
+
+def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
+    digits = "123456789" * 500
+    content = base64.b64encode(int(digits[:4000]).to_bytes(2000, "big")).decode()
+    fields: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {
+        "type": "struct", "field": "n", "name": "io.debezium.data.VariableScaleDecimal",
+        "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
+    }]  # fmt: skip
+    (row,) = rows_of(decode(tmp_path, envelope("c", {"id": 1, "n": {"scale": 3, "value": content}}, fields=fields, lsn=1)))
+    assert row["n"] == f"{digits[:3997]}.{digits[3997:4000]}"
 
 
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
