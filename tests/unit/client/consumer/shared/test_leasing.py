@@ -114,6 +114,7 @@ def test_a_message_that_is_deleted_while_it_is_leased_is_done(url: str) -> None:
         assert isinstance(log.transport, Broker)
         written = log.transport.backing.writable_log()
         remove_before(written, written.snapshot()["shop"].topics["jobs"], 1, 1)
+        assert [each.offset for each in log.poll(TOPIC, 1)] == [1]
         [later] = worker.poll(1)
         with pytest.raises(hs.LeaseLostError, match="its lease was taken back, and it is done"):
             worker.ack(message)
