@@ -36,6 +36,7 @@ from headstream.replicate.decoding.debezium.connect import (
     Placeholders,
     column_values,
     fields_document,
+    is_unknown,
     known_fields,
 )
 from headstream.replicate.decoding.debezium.messages import MessageGroup, fit, no_messages, read_groups, read_key
@@ -505,7 +506,7 @@ class _Values:
         others = [(ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name not in self.part.keys]
         bare = deletes.copy()
         for _, one in others:
-            bare &= self.part.column("before", one.name).is_null().to_numpy(zero_copy_only=False)
+            bare &= is_unknown(one, self.part.column("before", one.name)).to_numpy(zero_copy_only=False)
         if bare.any():
             for ordinal, _ in others:
                 self.absent[ordinal] = self.absent.get(ordinal, np.zeros(len(bare), np.bool_)) | bare

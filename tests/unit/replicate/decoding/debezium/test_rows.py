@@ -90,6 +90,26 @@ def test_a_deletion_with_its_key_alone_has_no_other_columns(tmp_path: Path) -> N
     assert [(row["id"], row["_hs_columns"]) for row in rows_of(decode(tmp_path, bare, whole))] == [(1, b"\x01"), (1, None)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "filler", "value"),
+    [
+        ({"type": "int32"}, 0, 5),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, 0, 7),
+        ({"type": "string"}, "", "x"),
+        ({"type": "boolean", "default": True}, True, False),
+        ({"type": "double"}, 0.0, 0.5),
+        ({"type": "array", "items": {"type": "string"}}, [], ["x"]),
+    ],
+)
+def test_a_bare_deletion_has_no_other_columns_when_debezium_fills_not_null_ones(
+    tmp_path: Path, kind: dict[str, Any], filler: object, value: object
+) -> None:
+    fields = [*FIELDS, {**kind, "optional": False, "field": "b"}]
+    before = [{"id": 1, "a": None, "b": filler}, {"id": 1, "a": None, "b": value}, {"id": 1, "a": "x", "b": filler}]
+    found = rows_of(decode(tmp_path, *(envelope("d", None, row, lsn=1, fields=fields) for row in before)))
+    assert [row["_hs_columns"] for row in found] == [b"\x01", None, None]
+
+
 FIELDS: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
 
 
