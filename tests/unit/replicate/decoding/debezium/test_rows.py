@@ -135,6 +135,13 @@ def test_an_incremental_snapshot_gives_insertions_at_their_position(tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize("source", [{"lsn": 7}, {"connector": "mysql", "file": "bin.3", "pos": 7, "row": 0}])
+def test_a_change_wins_over_the_row_of_an_incremental_snapshot_at_its_position(tmp_path: Path, source: dict[str, Any]) -> None:
+    values = [envelope("r", {"id": 1}, snapshot="incremental", **source), envelope("u", {"id": 1}, **source)]
+    read, changed = (row["_hs_sequence"] for row in rows_of(decode(tmp_path, *values)))
+    assert read < changed
+
+
 def test_the_marked_rows_of_a_snapshot_begin_and_end_a_load(tmp_path: Path) -> None:
     marks = ("first_in_data_collection", "true", "last_in_data_collection", "first", "last", "incremental")
     decoded = decode(tmp_path, *(envelope("r", {"id": 1}, lsn=7, snapshot=mark) for mark in marks))
