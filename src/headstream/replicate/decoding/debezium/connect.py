@@ -314,14 +314,17 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text; 24:00:00 is one."""
+    """Return times of day as text; 24:00:00 is one, and MySQL's go from -838:59:59 to 838:59:59."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []
     for number in encoded.dictionary.to_pylist():
-        seconds, fraction = divmod(number, per_s)
+        seconds, fraction = divmod(abs(number), per_s)
         spelled = f"{fraction * (10**9 // per_s):09d}".rstrip("0")
-        texts.append(f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else ""))
+        sign = "-" if number < 0 else ""
+        texts.append(
+            f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else "")
+        )
     return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 

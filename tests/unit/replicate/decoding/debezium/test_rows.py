@@ -198,6 +198,13 @@ def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
     assert row["n"] == f"{digits[:3997]}.{digits[3997:4000]}"
 
 
+def test_a_time_of_mysql_can_be_negative_and_longer_than_a_day(tmp_path: Path) -> None:
+    fields = [{"type": "int64", "field": "id"}, {"type": "int64", "name": "io.debezium.time.MicroTime", "field": "t"}]
+    micros = [-1, -500_000, -3_020_399_000_000, 3_020_399_000_000, 0]
+    found = rows_of(decode(tmp_path, *(envelope("c", {"id": 1, "t": each}, fields=fields, lsn=1) for each in micros)))
+    assert [row["t"] for row in found] == ["-00:00:00.000001", "-00:00:00.5", "-838:59:59", "838:59:59", "00:00:00"]
+
+
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
     values = [b'{"ts_ms":1}', b'{"source":{},"databaseName":"x","ddl":"drop"}', envelope("c", {"id": 1}, lsn=1), envelope("m")]
     rules = TableRules(exclude=("shop.kit",))
