@@ -51,8 +51,8 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
             `quic://user:password@host:8080` or `http(s)://user:password@host`; by default the variable HEADSTREAM_URL.
             Credentials can also be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
         interceptors: A list of objects that see and change the messages of this client (headstream.interceptors), in the order of
-            sending. Those that the variable HEADSTREAM_INTERCEPTORS names follow.
-        **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
+            sending. The interceptors that the variable HEADSTREAM_INTERCEPTORS names follow.
+        **options: For an embedded log `segment_bytes`, the size at which a partition begins a new file
             (4 KiB to 2 GiB; default 256 MiB), and for one in a directory `group_access`: the access of the directory's
             group to the files of a new log, `none` (the default), `read` or `write`. For a server, also in
             the URL's query: `tls` and `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
@@ -61,7 +61,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
     Raises:
         InvalidUrlError: the URL is invalid or unsupported.
         InvalidOptionError: an option is unknown or out of range.
-        NotALogError: the directory contains something other than a log.
+        NotALogError: the directory contains files other than a log's.
         LogVersionError: a newer Headstream wrote it.
         StorageError: the directory cannot be read.
         ServerUnreachableError: the server cannot be reached.

@@ -26,8 +26,6 @@ from headstream.log.partition.partition import PartitionWriter
 from headstream.log.segments.follower import PartitionFollower
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 
-__all__ = ["Appendable", "FaultHistory", "PartitionModel", "Send"]
-
 _MAX_ATTEMPTS: Final = 50
 """Failed attempts to open under faults before the faults end."""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
     """Download the jars that Spark needs, if they are missing, and print where they are.
 
-    HEADSTREAM_JARS names their folder; it can also be one with jars that you have put there.
+    HEADSTREAM_JARS names their folder, which can also contain jars that you have put there.
 
     \b
     Examples:

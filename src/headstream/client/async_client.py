@@ -1,15 +1,15 @@
 """AsyncClient: the API of Client for asyncio.
 
 An embedded log answers in microseconds, but disk I/O can be slow and consumers block, so calls run in threads:
-one for the client and one for each producer and consumer. What is available at once (room in a batch, a buffered
-message) is taken without a thread. A cancelled call ends before its cancellation propagates, so that nothing keeps
+one for the client and one for each producer and consumer. No thread is used if a result is available at once (room in a batch, a
+buffered message). A cancelled call ends before its cancellation propagates, so that nothing keeps
 running in the background; if the server does not answer, the connection is dropped after two seconds.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -139,7 +139,7 @@ class AsyncClient:
         return await self._worker.run(self._client.topic, name)
 
     async def topics(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all."""
+        """Return all topics of one stream, or of all streams."""
         return await self._worker.run(self._client.topics, stream)
 
     async def delete_topic(self, name: str | TopicName) -> None:
@@ -237,25 +237,31 @@ class AsyncClient:
     async def poll(
         self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting; see Client.poll().
+        """Return messages of one partition or of all partitions, without waiting; see Client.poll().
 
-        What a cancelled poll with `auto_commit` has committed is returned by the next one of the same topic, partition, consumer
-        and filter, unless that begins elsewhere than at `next`.
+        Messages that a cancelled poll with `auto_commit` has committed are returned by the next poll of the same topic,
+        partition, consumer and filter, if that poll starts at `next`.
         """
         poll = functools.partial(self._client.poll, topic, partition, **options)
         if not options.get("auto_commit"):
             return await self._worker.run(poll)
         place = str(topic), partition, str(options.get("consumer")), options.get("where")
+        return await self._worker.take(lambda: self._poll_kept(place, poll, options), functools.partial(self._keep, place))
+
+    def _poll_kept(
+        self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
+    ) -> list[ReceivedMessage]:
+        """Return what cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
-        if kept and (start is None or start_of(start).kind is PollingKind.NEXT):
-            count = max(options.get("count", len(kept)), 1)
-            self._keep(place, kept[count:])
-            return kept[:count]
-        return await self._worker.take(poll, functools.partial(self._keep, place))
+        if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
+            return poll()
+        count = max(options.get("count", len(kept)), 1)
+        self._keep(place, kept[count:])
+        return kept[:count]
 
     def _keep(self, place: tuple[Any, ...], messages: list[ReceivedMessage]) -> None:
         if messages:
-            self._undelivered.setdefault(place, []).extend(messages)
+            self._undelivered[place] = messages + self._undelivered.get(place, [])
 
     async def explain_filter(
         self,

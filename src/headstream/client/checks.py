@@ -56,7 +56,7 @@ def check_function(name: str, value: object) -> None:
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
     """Return an iterable of values; InvalidInputError if it is not iterable, or is one payload or text."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Give a list, even of one")
+        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Give a list, even for one item")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Signature: what each parameter of a handler receives, found once, when the handler is registered.
+"""Signature: the value that each parameter of a handler receives, determined once, when the handler is registered.
 
 message: hs.ReceivedMessage                      the message; also hs.DecodedMessage[Order], with its value
 headers: hs.Headers                              its headers
@@ -51,7 +51,7 @@ class _Header:
             return self.default
         if self.kind is not None and not isinstance(value, self.kind):
             raise HeaderError(
-                f"the header {self.key!r} is {value.kind_name}, and {self.kind.__name__.rstrip('_')} was expected",
+                f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
                 advice="Send it with that kind, or write hs.HeaderValue for any kind",
             )
@@ -68,7 +68,7 @@ class Signature:
         decode: The decoder of payloads; None if no parameter receives one.
 
     Raises:
-        InvalidInputError: a parameter cannot be filled; the error says why, and what to write.
+        InvalidInputError: a parameter cannot be filled; the error has the reason and a correct example.
     """
 
     def __init__(self, function: Callable[..., Any], decode: Any = None) -> None:
@@ -150,12 +150,12 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of the handler's results, else that of their type; InvalidInputError: unusable type."""
+        """Return the user's encoder of the handler's results, else their type's encoder; InvalidInputError: unusable type."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
             raise InvalidInputError(
-                "produce= sends what the handler returns, and its signature does not say what that is",
+                "produce= sends the handler's result, and the handler has no return annotation",
                 where=self.where,
                 advice="Annotate the result, as in `-> Invoice`, or leave out produce=",
             )
@@ -183,10 +183,10 @@ def _split_optional(annotation: Any) -> tuple[Any, bool]:
 
 
 def _serializer_of(kind: Any) -> Serializer[Any]:
-    """Return the serializer of a type: bytes as they are, and JSON of everything else.
+    """Return the serializer of a type: bytes unchanged, any other type as JSON.
 
     Raises:
-        InvalidInputError: the type says neither a payload nor a header.
+        InvalidInputError: the type describes neither a payload nor a header.
         MissingExtraError: neither msgspec nor pydantic is installed, and it is not a plain dict, list or bytes.
     """
     if kind is bytes:

@@ -2,7 +2,7 @@
 
 send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
 receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
-acknowledge, commit                        what happened          InterceptorError
+acknowledge, commit the event InterceptorError
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("headstream.interceptors")
 
 
 class RejectedMessageError(Exception):
-    """A message that goes to a dead-letter topic.
+    """A message to be sent to a dead-letter topic.
 
     Args:
         message: The message before the interceptor that failed.
@@ -51,7 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client, in the order of sending; thread-safe if they are. InvalidOptionError: one is invalid."""
+    """The interceptors of one client, in sending order; thread-safe if each is. InvalidOptionError: one is invalid."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -90,7 +90,7 @@ class Chain:
 
         Raises:
             InterceptorError: an interceptor raised an error; the message was not accepted.
-            RejectedMessageError: the message goes to a dead-letter topic instead.
+            RejectedMessageError: the message is sent to a dead-letter topic instead.
         """
         for step in self._send:
             try:

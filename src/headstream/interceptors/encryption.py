@@ -34,11 +34,11 @@ class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
     A null payload stays null. Messages without the header `hs.encryption` are received as they are, unless `required`. One key
-    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current one before.
+    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
 
     Args:
         keys: Name -> 32 random bytes, of all keys that messages to receive are encrypted with.
-        current: The name of the key for sending; by default the only one.
+        current: The name of the key for sending; by default the only key.
         authenticate: Names of headers that must not change on the way.
         required: Whether receiving a message that is not encrypted is an error.
 

@@ -28,7 +28,7 @@ class MetricsOutput:
     Args:
         service: The job's name for OTLP, unless OpenTelemetry's variables say it.
         file: None for none.
-        write_text: Receives them in the OpenMetrics format, and whether they are the last ones; None for nothing.
+        write_text: Receives the metrics in the OpenMetrics format, and whether they are the last; None for nothing.
 
     Raises:
         MissingExtraError: a library is not installed.

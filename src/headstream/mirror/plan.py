@@ -1,4 +1,4 @@
-"""The plan of a mirror: which topics it copies, which it creates, and what will differ in the destination."""
+"""The plan of a mirror: the topics that it copies and creates, and the differences in the destination."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
 
 
 def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
-    """Return what a mirror of topics (patterns as of match_topics()) to topics of the same name will do."""
+    """Return the plan of a mirror of topics (patterns as for match_topics()) to topics of the same name."""
     return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
 
 

@@ -2,7 +2,7 @@
 
     C3 01 | fingerprint u64, little-endian: CRC-64-AVRO of the writer's schema in parsing canonical form | the record
 
-The payload names its schema, so that readers with a newer one decode older messages. See "Single object encoding" in Avro's
+The payload names its schema, so that readers with a newer schema decode older messages. See "Single object encoding" in Avro's
 specification.
 """
 

@@ -25,7 +25,7 @@ from headstream.errors import EnvironmentSetupError
 from headstream.spark.sessions.jar_sets import DEBEZIUM, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
-from headstream.testing.temporary_server import LOOK_SECONDS, TemporaryServer
+from headstream.testing.temporary_server import CHECK_SECONDS, TemporaryServer
 
 _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
 _MARKS: Final = "marks.txt"
@@ -138,7 +138,7 @@ class DebeziumEngine(TemporaryServer):
             if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
                 self._source.execute(self._mark)
                 marked = now
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
 
     @property
     def has_snapshot(self) -> bool:
@@ -156,7 +156,7 @@ class DebeziumEngine(TemporaryServer):
         (self._home() / _OFFSETS).unlink(missing_ok=True)
         slot = self._settings["slot.name"]
         while "left" in self._source.execute(_FORGET.format(slot=slot)):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
 
     def _prepare(self, directory: Path) -> None:
         settings = self._settings | {

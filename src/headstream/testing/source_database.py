@@ -74,7 +74,7 @@ class SourceDatabase:
                 advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
             )
         if not names or len(set(names)) != len(names):
-            raise InvalidInputError("a source needs tables, each of its own name", where=", ".join(names))
+            raise InvalidInputError("a source needs tables with unique names", where=", ".join(names))
         self.seed = seed
         self._tables = dict(zip(names, tables, strict=True))
         self._key_changes = key_changes

@@ -31,7 +31,7 @@ _DOUBLE: Final = struct.Struct("<cd")
 
 
 class ChangeHeaders(NamedTuple):
-    """The headers of one data message; masks are little-endian bytes (or what the source's byte order makes of them)."""
+    """The headers of one data message; masks are little-endian bytes (or in the source's byte order)."""
 
     operation: str
     change_sequence: str

@@ -31,7 +31,7 @@ _RETURN_SHARE: Final = 0.3  # share of vacated keys among new ones
 class SourceChange(NamedTuple):
     """One row's change.
 
-    `before` is the whole row before the change (None for INSERT and REFRESH), `after` the whole row after it
+    `before` is the complete row before the change (None for INSERT and REFRESH), `after` the complete row after it
     (None for DELETE). A REFRESH has change number, transaction and event counter 0 and no commit time.
     Rows are shared between changes: do not modify them.
     """
@@ -117,7 +117,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Give one to three columns of a row new values (which can equal the old ones)."""
+        """Give one to three columns of a row new values (which can equal the old values)."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)
@@ -255,4 +255,4 @@ def _draw_change(state: _TableState, random: Random, *, key_changes: bool) -> li
         if chance < share:
             return [state.update(random) if draw is _TableState.change_key and not key_changes else draw(state, random)]
         chance -= share
-    raise AssertionError("the shares sum to 1")
+    raise AssertionError("the shares must sum to 1")

@@ -28,22 +28,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from tests.support.server.peers import Peer
 
-__all__ = [
-    "CONSUMER",
-    "DATA",
-    "GROUP",
-    "STREAM",
-    "TOPIC",
-    "build",
-    "create_topic",
-    "in_a_stream",
-    "in_a_topic",
-    "poll",
-    "poll_of",
-    "polled",
-    "send",
-]
-
 STREAM = "test-stream"
 TOPIC = "test-topic"
 CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)

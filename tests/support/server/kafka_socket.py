@@ -10,8 +10,6 @@ from headstream.server.kafka.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, 
 from headstream.server.kafka.protocol.framing import skip_tags
 from tests.support.server.kafka_listeners import KafkaListener
 
-__all__ = ["KafkaSocket", "spell_request"]
-
 
 def spell_request(api: int, version: int, correlation_id: int, **values: Any) -> bytes:
     """Return a request with its length and head."""

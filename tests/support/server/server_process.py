@@ -14,8 +14,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["ServerProcess"]
-
 _START_S = 120.0
 _CHEAP = {"HEADSTREAM_PASSWORD_ROUNDS": "4"}
 """What the hash of a password costs is not what tests are about."""

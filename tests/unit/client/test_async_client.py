@@ -35,7 +35,7 @@ def test_every_name_of_the_client_is_there() -> None:
         "raise_again",
         "close_soon",
         "wait_for",
-        "wait_for_room",
+        "wait_for_space",
         "watch",
     }
     inner = {"after_fork", "fetch", "finish", "is_ready", "may_wait", "put_back", "take", "take_within", "record_failure"}

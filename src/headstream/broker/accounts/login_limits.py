@@ -4,7 +4,7 @@
     by user        5 failures, likewise, regardless of the address
     by both        a user that has logged in from an address: only its failures from there count
 
-Checking a password intentionally costs tens of milliseconds of a core, so wrong ones slow down all logins.
+Checking a password intentionally costs tens of milliseconds of a core, so wrong passwords slow down all logins.
 The last line prevents unauthenticated clients from locking a user out, and keeps an address shared by many users usable.
 """
 

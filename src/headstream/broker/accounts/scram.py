@@ -7,7 +7,7 @@
     client       c=biws,r=NONCEMORE,p=PROOF                 the gs2 header in base64, the proof of the password
     server       v=SIGNATURE                                the proof that the server knows the verifier
 
-A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than that of bcrypt.
+A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than for bcrypt.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScramLogin:
     """One login, message by message.
 
     Args:
-        find: Returns the verifier of a user. For a user without one it returns a verifier that no password matches.
+        find: Returns the verifier of a user. For a user without a verifier it returns a verifier that no password matches.
         nonce: The server's part of the nonce, printable ASCII without commas.
     """
 
@@ -95,7 +95,7 @@ class ScramLogin:
         gs2, acting_as, bare, name, nonce, extensions = found.groups()
         self.username = _unescape(name)
         if acting_as is not None and _unescape(acting_as) != self.username:
-            raise _invalid("users act as themselves")
+            raise _invalid("a user cannot act as another user")
         if extensions:
             raise _invalid("extensions of SCRAM, as of delegation tokens, are not supported")
         self._verifier = verifier = self._find(self.username)

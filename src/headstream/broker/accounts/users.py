@@ -80,7 +80,7 @@ class Users:
             self.create(settings.root_username, settings.root_password, is_active=True, permissions=everything, now_us=now_us)
 
     def _know(self, users: dict[int, User]) -> None:
-        """Replace the cached users; concurrent readers see either the old or the new ones."""
+        """Replace the cached users; concurrent readers see either the old or the new users."""
         self.known = users
         self._named = {user.record.name: user for user in users.values()}
 
@@ -232,7 +232,7 @@ class Users:
         return make_verifiers(password) if self._stores_scram else None
 
     def _add_verifiers(self, user: User, password: str) -> None:
-        """Store the verifiers of a user's password, which is its current one unless it was changed meanwhile."""
+        """Store the verifiers of a user's password, unless the password was changed meanwhile."""
         scram = make_verifiers(password)
         with self._lock:
             now = self.known.get(user.id)
@@ -240,7 +240,7 @@ class Users:
                 self._put(replace(now.record, scram=scram))
 
     def verifier(self, name: str, mechanism: str) -> Verifier:
-        """Return a user's verifier; for a user without one, known or not, return one that no password matches."""
+        """Return a user's verifier or, if there is none, a verifier that no password matches."""
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)

@@ -1,4 +1,4 @@
-"""The server as a whole: statistics, the log's identity, connected clients, and the diagnostic archive."""
+"""Commands about the server: statistics, the log's identity, connected clients, and the diagnostic archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transitions: counts what happens to messages, for groups and for all, and reports it to an audit once it is stored."""
+"""Transitions: counts transitions of messages, per group and in total, and reports each to an audit after it is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GroupPlace(NamedTuple):
     Args:
         topic: Stream and topic.
         group: The group's name; empty for the state of a message.
-        partition: From 1; 0 for the group as a whole.
+        partition: From 1; 0 for the entire group.
         user_id: The server's user whose request it was, or NO_USER.
     """
 

@@ -1,4 +1,4 @@
-"""The consumer groups with members in this process: one registry per log, shared by all who opened the log."""
+"""The consumer groups with members in this process: one registry per log, shared by this process's clients of the log."""
 
 from __future__ import annotations
 

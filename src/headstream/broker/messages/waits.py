@@ -17,11 +17,11 @@ class Wait:
     """
 
     def __init__(
-        self, waiting: Waiters, directories: Collection[str], look: Callable[[], bool], on_notify: Callable[[], None]
+        self, waiting: Waiters, directories: Collection[str], condition: Callable[[], bool], on_notify: Callable[[], None]
     ) -> None:
         self._waiting = waiting
         self._directories = directories
-        self._look = look
+        self._condition = condition
         self._on_notify = on_notify
         self._is_notified = False
         waiting.add(directories, self)
@@ -31,7 +31,7 @@ class Wait:
         """Whether a poll would return messages or raise; checks the log."""
         self._is_notified = False  # before the check: an append during it notifies again
         try:
-            return self._look()
+            return self._condition()
         except HeadstreamError:  # its topic or partition was deleted, for example
             return True
 

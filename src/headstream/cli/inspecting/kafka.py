@@ -129,11 +129,11 @@ def walk_batches(reader: FieldReader) -> None:
             reader.notes.append(f"the last batch, at byte {at}, is truncated, which is normal for a fetch")
             return
         if not 49 <= length <= reader.remaining:
-            raise DecodeError("a batch is cut short, or too small to be one", at + 8, length, reader.remaining)
+            raise DecodeError("a batch is cut short, or shorter than its fixed fields", at + 8, length, reader.remaining)
         end = reader.at + length
         reader.number("leader_epoch", "i")
         if reader.number("magic", "b") != 2:
-            raise DecodeError("a magic other than 2: an older message set", at + 16)
+            raise DecodeError("the magic is not 2: this is an older message set", at + 16)
         crc = reader.number("crc", "I", lambda value: f"{value:#010x}")
         actual = crc32c(reader.data[at + 21 : end])
         if crc == actual:

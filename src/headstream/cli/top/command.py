@@ -116,7 +116,7 @@ def top(
 ) -> None:
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
-    On a terminal, s changes the order of the topics and q ends. Otherwise one table is printed for each sample; with --output
+    On a terminal, s changes the order of the topics and q quits. Otherwise one table is printed for each sample; with --output
     jsonl one JSON object per line, for programs that draw or check the numbers.
 
     \b

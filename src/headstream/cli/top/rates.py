@@ -67,7 +67,7 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A log at one time, and its rates since the sample before.
+    """A log at one time, and its rates since the previous sample.
 
     Args:
         time_us: Microseconds since 1970 UTC.

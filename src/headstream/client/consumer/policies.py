@@ -35,7 +35,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     if given is None:
         if retry.attempts is not None:
             raise InvalidOptionError(
-                f"a message that failed {retry.attempts} times has no place to go",
+                f"a message that failed {retry.attempts} times has no dead-letter topic",
                 advice='Give dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to set no limit',
             )
         return RetryPolicy(group, retry, None)
@@ -73,7 +73,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     policy = make_retry_policy(transport, topic, given)
     if policy.retry.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "order='partition' does not fit mode='shared': workers take the messages of a partition side by side",
+            "order='partition' contradicts mode='shared': workers process the messages of a partition concurrently",
             advice="Use order='key', order='skip', or mode='ordered'",
         )
     lease = options.get("lease")

@@ -1,4 +1,4 @@
-"""Settling: what becomes of single messages, for consumers that remember them: done, failed, or given up."""
+"""Settling: the outcome of single messages (done, failed, or dead-lettered), for consumers that record it."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def not_in_progress(place: Place, topic: TopicName) -> InvalidInputError:
     return InvalidInputError(
         f"message {place[1]} of partition {place[0]} is not in progress",
         where=str(topic),
-        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next one",
+        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next message",
     )

@@ -69,7 +69,7 @@ class InterceptedProducer(Producer):
         self._reports.clear()
 
     def flush(self) -> None:
-        """Wait until everything sent is stored, dead letters included; see Producer.flush()."""
+        """Wait until all sent messages are stored, dead letters included; see Producer.flush()."""
         super().flush()
         self._finish()
 

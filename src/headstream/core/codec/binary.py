@@ -49,7 +49,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block at the end of the data, reserved ones included; unknown kinds retain their bytes."""
+    """Return the headers of a block at the end of the data, including reserved headers; unknown kinds retain their bytes."""
     reader = Reader(data, at)
     return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 
@@ -170,7 +170,7 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
     headers = undecoded_headers(block, at)
     if not is_block(block):
         headers.items()  # raises the DecodeError with its position
-    if block[4:7] != b"hs.":
+    if not block.startswith(b"hs.", 4):
         return None, headers, payload
     key, begin = None, 0
     if block.startswith(_KEY_BEGIN):

@@ -1,6 +1,6 @@
 """Whether the kernels run compiled or interpreted.
 
-`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled one exists:
+`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled module exists:
 for debugging, for comparisons, or to avoid a faulty build.
 """
 

@@ -1,7 +1,7 @@
 """Constructors of header values, one per kind, and the default kind of each plain Python type.
 
-A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each such HeaderValue is an
-instance of `uint8`, also a received one. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
+A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each HeaderValue of the
+kind, even if received, is an instance of `uint8`. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
 """
 
 from __future__ import annotations

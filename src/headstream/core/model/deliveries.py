@@ -3,7 +3,7 @@
 base         the committed offset: everything before it is done
 begun_until  one past the last message that the group has begun; everything between base and begun_until is done, except
 pending      offsets that wait, as ranges, and
-failing      messages that failed: how often, when, why, and what comes next
+failing      messages that failed: how often, when, why, and the next step
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class SettleRequest:
     """Steps of a group's messages in one partition, to be recorded.
 
     Args:
-        begun_until: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
-        member: The member that owns the partition; None for a consumer of partitions of its own.
+        begun_until: One past the last message that the group has begun: earlier messages that neither fail nor wait are done.
+        member: The member that owns the partition; None for a consumer outside of a group.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
         is_resting: As for Groups.report().
@@ -132,9 +132,9 @@ class Delivery:
         is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
         failed_us: The last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long it waits after the last failure, microseconds.
-        reason: Why it goes into the dead letter; empty while it is tried.
-        copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy; then
-            the offset of the copy.
+        reason: Why it is dead-lettered; empty while it is tried.
+        copied_to: While it is dead-lettered: the topic, its partition and the partition's end before the copy; then the offset
+            of the copy.
     """
 
     offset: int
@@ -178,9 +178,9 @@ class Retry:
     """How a consumer handles a message that fails.
 
     Args:
-        attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
+        attempts: Maximum number of attempts before a message is dead-lettered; None sets no limit.
         delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
-        order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
+        order: The messages that wait for it: its `partition`, later messages of its `key`, or none (`skip`). None is `partition`,
             and `skip` for a consumer with `mode="shared"`.
         pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
         pause_share: The part of the last attempts that fails then, above 0 and at most 1.
@@ -248,5 +248,5 @@ def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int
 
 
 def cut_error(text: str, size_bytes: int = MAX_ERROR_BYTES) -> str:
-    """Return an error's text, cut to what is stored."""
+    """Return an error's text, cut to the stored size."""
     return text.encode(errors="replace")[:size_bytes].decode(errors="ignore")

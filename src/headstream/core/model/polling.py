@@ -129,7 +129,7 @@ class Polled:
         end_offset: One past the newest offset of the partition at the time of the poll.
         next_offset: Where to poll next: after the returned and the skipped messages.
         chunks: Complete stored messages back to back, in order, in one or more pieces.
-        generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
+        generation: Distinguishes the partition from earlier partitions of its name, before a purge or deletion; 0 if unknown.
         scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
         failed_count: How many of them it could not be applied to.
     """

@@ -30,12 +30,12 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When acknowledged messages are synced to the disk, which decides what a power failure can lose.
+    """When acknowledged messages are synced to the disk, which determines the possible loss in a power failure.
 
     A crash of the process loses no acknowledged message under any policy.
     `always`: before the acknowledgement; nothing is lost. Concurrent senders share one sync.
     `interval`: within a second, and when the log is closed.
-    `never`: when the operating system writes back; only a full segment is synced, before the next one begins.
+    `never`: when the operating system writes back; only a full segment is synced, before the next segment begins.
     """
 
     ALWAYS = "always"
@@ -64,7 +64,7 @@ _MAX_HEADER_NAME_BYTES: Final = 255
 
 
 def split_header_names(text: str) -> tuple[str, ...]:
-    """Return the names, 1 to 8 different ones, in a list as in `tenant,user_id`; spaces around them are removed."""
+    """Return the names, 1 to 8 different ones, in a list such as `tenant,user_id`; spaces around them are removed."""
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
@@ -175,7 +175,7 @@ class NewTopic:
     options: TopicOptions = field(default_factory=TopicOptions)
 
     def check(self) -> None:
-        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if one is invalid."""
+        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if a value is invalid."""
         check_name(self.name.stream, "stream")
         check_name(self.name.topic, "topic")
         check_partition_count(self.name, self.partitions)
@@ -305,14 +305,14 @@ def check_partition_count(topic: object, count: int) -> None:
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
-    """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added."""
+    """Check an addition of partitions; InvalidOptionError if there would be too many, or if the count is 0."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
         raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
-    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or none are deleted."""
+    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or if the count is 0."""
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(

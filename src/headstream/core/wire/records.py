@@ -5,7 +5,7 @@
         reply = one(StreamDetails)
         stream: StreamId
 
-Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields come first.
+Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields are first.
 
 Bytes: the fields in their order, back to back. Bytes after the last field are ignored, in requests and in replies, as Iggy's
 servers and clients do, since some clients send more than a command has. JSON: an object of the fields; the fields of a command
@@ -233,7 +233,7 @@ class Command(Record, Generic[_R]):
         return writer.to_bytes()
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request in pieces, so that large ones are not copied."""
+        """Return the payload of its request in pieces, so that large payloads are not copied."""
         return (self.encode(),)
 
     def encode_around_last(self) -> tuple[BytesLike, ...]:

@@ -1,8 +1,8 @@
 """Numbers for producers' ids, each given once.
 
 They are reserved in blocks, up to the limit in a row of the catalog's own counters (sqlite_sequence); the rest of a
-crashed process's block is skipped. A block begins at the milliseconds since 1970 at least, so a log restored from an
-older copy does not repeat the numbers given after the copy was made.
+crashed process's block is skipped. A block begins at the milliseconds since 1970 at least, so a log restored from an older copy
+does not repeat numbers assigned after the copy was made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GroupLock: which process reads for a consumer group. One process holds it; the others wait.
+"""GroupLock: which process reads for a consumer group. One process holds it; other processes wait.
 
 ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock holds the process id of the
 holder, who removes the file when it releases the lock: names of groups are the clients' choice, and each file takes a block

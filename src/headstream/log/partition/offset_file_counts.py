@@ -1,7 +1,7 @@
 """OffsetFileCounts: counts and limits the offset files that each user of a server has created.
 
-Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one more file to
-read when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
+Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one file to read
+when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
 names the user who committed first. Processes without a server, which have access to the directory anyway, create files of
 user 0, which are neither counted nor limited.
 """

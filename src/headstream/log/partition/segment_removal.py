@@ -1,4 +1,4 @@
-"""Removing a closed segment, and finishing that after a crash.
+"""Removal of a closed segment, which the next opening finishes after a crash.
 
     <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
         <base>.index                removed                   from here on readers do not list it

@@ -1,4 +1,4 @@
-"""The delivery journals beside a topic's consumer offsets: whose they are, and which messages retention keeps for them."""
+"""The delivery journals beside a topic's consumer offsets: their groups, and the messages that retention keeps for them."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
 class GroupCommit:
     """Lets senders that wait for the disk share one sync; any thread.
 
-    The first waiter syncs for all who have written by then; later writers are the next group. A
-    single sender never waits for others. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
+    The first waiter syncs for all writers that have written by then; later writers form the next group. A single sender never
+    waits for other senders. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
     then and for every later call.
     """
 
@@ -117,7 +117,7 @@ class IntervalSyncer:
                     sync()
 
     def close(self) -> None:
-        """Stop the thread; the caller syncs what is still queued."""
+        """Stop the thread; the caller syncs the remaining queue."""
         self._stop.set()
         with self._lock:
             thread = self._thread

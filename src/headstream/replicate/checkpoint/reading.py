@@ -29,7 +29,8 @@ class CheckpointReader:
             raise StorageError(
                 "there is no checkpoint",
                 where=str(self._objects.place),
-                advice="Is this the checkpoint of a pipeline that has run? Endpoint and keys are read from AWS_... variables",
+                advice="Check that this is the checkpoint of a pipeline that has run. "
+                "Endpoint and keys are read from AWS_... variables",
             )
 
     def follow(self) -> Iterator[Record]:

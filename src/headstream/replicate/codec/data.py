@@ -55,7 +55,7 @@ class Change:
         stream_position: The position in the source's own log, or empty.
         transaction_id: The source's transaction, or empty.
         change_mask: Which columns changed, little-endian bits by ordinal, or None.
-        column_mask: Which columns are in the message at all, or None; a null in any other column is ignored.
+        column_mask: The columns that are in the message, or None; a null in any other column is ignored.
         transaction_event_counter: Which event of its transaction this is, from 1, or None.
         transaction_last_event: Whether it is the last event of its transaction, or None.
         external_schema_id: The id of another registry, or None.
@@ -110,13 +110,12 @@ def data_message(
     own_schema: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a whole data message in its envelope, as Replicate publishes it.
+    """Return a complete data message in its envelope, as Replicate publishes it.
 
     Args:
         change: Its missing columns are null; header fields that the schema lacks are left out.
         form: `avro` or `json`.
-        schema_id: The envelope's messageSchemaId, or None; left out, that of the metadata, or None for
-            a schema.
+        schema_id: The envelope's messageSchemaId, or None; by default the id of the metadata, or None for a schema.
         own_schema: A messageSchema for the envelope; the message is then written by it.
 
     Raises:
@@ -155,7 +154,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
         the timestamp, is empty or None if it has another type than it should.
 
     Raises:
-        SchemaError: not a DT, no schema, or one that is not of data messages.
+        SchemaError: not a DT, no schema, or not a schema of data messages.
         DecodeError: the message does not match its schema.
     """
     if envelope.type != "DT":
@@ -165,7 +164,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
     else:
         text = schema if envelope.schema is None else envelope.schema
         if text is None:
-            raise SchemaError("a data message in Avro without a schema to read it by", where=f"schema {envelope.schema_id}")
+            raise SchemaError("there is no schema to decode the Avro data message", where=f"schema {envelope.schema_id}")
         record = parse_schema(text)
         _sections(record)
         reader = AvroReader(envelope.message)

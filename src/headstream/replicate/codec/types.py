@@ -72,8 +72,7 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
     """Return the Spark SQL type a table stores a column as.
 
     Args:
-        decimal_overflow: What a NUMERIC of more than 38 digits, or without a precision, becomes: an error, or
-            STRING.
+        decimal_overflow: Result for a NUMERIC of more than 38 digits, or without a precision: an error, or STRING.
 
     Raises:
         SchemaError: a type unknown to Replicate, or a NUMERIC that does not fit a decimal.

@@ -88,7 +88,7 @@ class TableEngine(Protocol):
         """Return the highest version that a merge or append recorded for app_id, or None."""
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that records (app_id, version), even if that was applied before.
+        """Run a merge in one commit that records (app_id, version), even if it was applied before.
 
         Args:
             changes: The merge's source, in the table's types; a frame gives the same rows each time it is computed.
@@ -118,7 +118,7 @@ class TableEngine(Protocol):
         """Return columns of the rows with given keys; holds no other rows of the table in memory.
 
         Args:
-            where: A condition that holds for all of these rows, and possibly for others.
+            where: A condition that holds for all of these rows, and possibly for further rows.
             keys: Key columns in the table's types, each key once.
         """
 

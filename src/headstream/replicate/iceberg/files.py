@@ -1,7 +1,7 @@
 """The files of a Delta table's version as an Iceberg snapshot has them: data files, and its deletion vectors as position deletes.
 
-The position deletes of a data file are one Parquet file, named by the data file and its vector. So the files that a snapshot
-should have follow from Delta's log alone, and those that it has are compared by their names.
+The position deletes of a data file are one Parquet file, named by the data file and its vector. So the expected files of a
+snapshot follow from Delta's log alone, and are compared with its actual files by name.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class WantedFiles(NamedTuple):
 
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
+
+    @property
+    def digest(self) -> str:
+        """A digest of all locations."""
+        return hashlib.sha256("\0".join(sorted([*self.data, *self.deletes])).encode()).hexdigest()
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:

@@ -4,7 +4,7 @@ Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under t
 
     value (or payload) BINARY or STRING, topic STRING, partition INT, offset BIGINT        required
     key BINARY or STRING, timestamp TIMESTAMP                                             optional
-    headers ARRAY<STRUCT<key STRING, value BINARY>> as Kafka has them, or BINARY as format("headstream") has them
+    headers ARRAY<STRUCT<key STRING, value BINARY>> as in Kafka, or BINARY as in format("headstream")
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Input(Protocol):
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly others, as SOURCE_COLUMNS."""
+        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly further messages, as SOURCE_COLUMNS."""
 
 
 def open_input(
@@ -225,7 +225,7 @@ def _to_raw(messages: DataFrame) -> DataFrame:
 
 def _from_frame(frame: DataFrame) -> DataFrame:
     if not frame.isStreaming:
-        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Make it by spark.readStream")
+        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Create it with spark.readStream")
     payload = next((name for name in ("value", "payload") if name in frame.columns), None)
     missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
     if missing or payload is None:
@@ -261,8 +261,8 @@ def _headers(frame: DataFrame) -> Column:
 def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: int) -> int:
     """Put the schemas of a directory or URI into a schema store; return how many are new.
 
-    `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
-    message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
+    `*.json` is table metadata (the message of a metadata message, or a complete metadata message in its envelope), `*.bin` a
+    metadata message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
     `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
 
     Args:

@@ -68,7 +68,7 @@ class BetweenBatches:
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
 
-    def settle_overdue(self) -> bool:
+    def close_overdue(self) -> bool:
         """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
         overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:
@@ -129,7 +129,7 @@ class BetweenBatches:
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
     """Return the messages of a repair, from its request, as RAW_SCHEMA; their offsets differ by the request's number.
 
-    They are parked like messages whose schema has come, so that the next release applies them. In their flat form they name
+    They are parked like messages whose schema has arrived, so that the next release applies them. In their flat form they name
     their table; the schema id only selects them for the release.
     """
     payloads = [json.dumps(message).encode() for message in arguments["messages"]]

@@ -33,7 +33,7 @@ class TopicCopy:
     """The copy of one topic of the pipeline's own log in a Kafka cluster, with one partition if it is created.
 
     A mirror (headstream.mirror) sends each message once, with its place in the pipeline's own log in the header `hs.mirror`, by
-    which a run after a crash finds what has been copied. Messages are released and redriven from the pipeline's own log.
+    which a run after a crash finds the copied messages. Messages are released and redriven from the pipeline's own log.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
@@ -93,7 +93,7 @@ def check_copies(config: ReplicateConfig) -> None:
 
 
 class Copies:
-    """The copies that a pipeline's settings ask for; used by one thread at a time."""
+    """The copies that a pipeline's settings request; used by one thread at a time."""
 
     def __init__(self, context: PipelineContext, log: OwnLog) -> None:
         config = context.config

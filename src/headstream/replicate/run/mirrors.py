@@ -1,4 +1,4 @@
-"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in their own thread.
+"""The mirrors of a pipeline's tables in Iceberg, which are updated in a separate thread.
 
 a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or tried again after a pause
 """
@@ -25,7 +25,7 @@ SUPPORTED: Final = "0.12"
 
 
 class MirrorOpener:
-    """Opens the mirrors of a pipeline's tables; its catalog is opened with the first one.
+    """Opens the mirrors of a pipeline's tables; the catalog is opened with the first mirror.
 
     Raises:
         MissingExtraError: pyiceberg is not installed.
@@ -66,7 +66,7 @@ class _State:
     """The mirror of one table.
 
     Args:
-        since_us: Since when it has had versions that Iceberg may lack, microseconds since 1970 UTC; None if it has none.
+        since_us: Since when it has had versions that Iceberg can lack, microseconds since 1970 UTC; None if it has none.
         version: The Delta version that Iceberg has; None if not known.
         refused: Why the table has no mirror: a column without an equivalent; None if it can have one.
         synced_us: When it was last found to be up to date.
@@ -93,7 +93,7 @@ class IcebergMirrors:
         self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Bring tables up to date soon; returns at once. Those that the settings do not choose are skipped."""
+        """Bring tables up to date soon; returns at once. Tables that the settings do not choose are skipped."""
         with self._work.changed:
             chosen = [table for table in tables if self._opener.identify(table) is not None]
             for table in chosen:
@@ -143,7 +143,7 @@ class IcebergMirrors:
             return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end; see BackgroundWork.finish()."""
+        """Try the waiting work a last time, and end; see BackgroundWork.finish()."""
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ class Summary:
         batches: Micro-batches finished.
         messages: Messages read.
         changes: Data messages applied.
-        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
+        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold all other messages.
         merges: Merges into tables.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.

@@ -1,4 +1,4 @@
-"""Avro payloads that name their schema, decoded for people; each payload is one of
+"""Avro payloads that name their schema, decoded for display; each payload is one of
 
     00 | number int32, big-endian | record                a schema registry's framing
     01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)
@@ -57,7 +57,7 @@ class AvroPayloads:
         self._read_s = -math.inf
 
     def explain(self, payload: bytes) -> dict[str, Any]:
-        """Return the explanation of a payload; an invalid one is explained as far as it can be read.
+        """Return the explanation of a payload; even if it is invalid, as far as it can be read.
 
         Raises:
             StorageError: the schemas cannot be read.

@@ -1,4 +1,4 @@
-"""Differences of two versions of a table: what a change of its schema did."""
+"""Differences of two versions of a table: the effects of a schema change."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 
 
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
-    """Return the differences of a version of a table from the one before as JSON objects.
+    """Return the differences of a version of a table from the previous version as JSON objects.
 
-    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
-    `after`, as text, None where there is nothing.
+    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and the values `before` and `after`,
+    as text, or None if there is no value.
     """
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}

@@ -21,7 +21,7 @@ class RegistrySettings:
         password: Password of HTTP basic authentication.
         token: Bearer token, in place of user and password.
         ca_file: Certificates to trust, PEM; by default the system's.
-        timeout_ms: Longest wait for one answer, milliseconds.
+        timeout_ms: Timeout of one response, milliseconds.
         retries: How often a request is retried after a transient failure.
 
     Raises:
@@ -59,4 +59,4 @@ class RegistrySettings:
                 "user and token are both set for the schema registry", where="registry", advice="Give one of them"
             )
         if self.timeout_ms < 1 or self.retries < 0:
-            raise InvalidOptionError("timeout_ms is at least 1 and retries at least 0", where="registry")
+            raise InvalidOptionError("timeout_ms must be at least 1 and retries at least 0", where="registry")

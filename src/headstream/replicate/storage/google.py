@@ -39,7 +39,7 @@ class GoogleAccess(StoreAccess):
     """The access to a bucket."""
 
     __slots__ = ()
-    what: ClassVar[str] = "Google Cloud Storage"
+    service: ClassVar[str] = "Google Cloud Storage"
     extra: ClassVar[str] = "gcs"
     jars: ClassVar[str | None] = "gcs"
     file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
@@ -75,7 +75,7 @@ class GoogleAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Google's connector; Hadoop's own client (hadoop-gcp) has the names of the login too."""
+        """Return the settings of Google's connector; Hadoop's client (hadoop-gcp) uses the same names for the login."""
         own = self.resolved()
         settings = {
             "fs.gs.impl": self.file_system,

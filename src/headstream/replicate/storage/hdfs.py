@@ -1,4 +1,4 @@
-"""HDFS, by its own protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
+"""HDFS, by its native protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HdfsAccess(StoreAccess):
     """The access to a file system; `bucket` is the NameNode's `host:port`, or a name from HADOOP_CONF_DIR."""
 
     __slots__ = ()
-    what: ClassVar[str] = "HDFS"
+    service: ClassVar[str] = "HDFS"
     extra: ClassVar[str] = "hdfs"
     jars: ClassVar[str | None] = None
     file_system: ClassVar[str] = "org.apache.hadoop.hdfs.DistributedFileSystem"
@@ -70,7 +70,7 @@ class HdfsAccess(StoreAccess):
 
 
 class _HdfsClient:
-    """Files of HDFS as objects: each is written under a hidden name and renamed, which the NameNode does whole or not at all."""
+    """Files of HDFS as objects: each is written under a hidden name and renamed, which is atomic in the NameNode."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -91,7 +91,7 @@ class _HdfsClient:
         return self._move(self._write_hidden(key, content), key)
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace a file: HDFS has no condition on content, so the old one is first taken away, which one process can do."""
+        """Replace a file: HDFS has no condition on content, so the old file is first moved away, as only one process can."""
         new, old = self._write_hidden(key, content), f"{_hidden(key)}{_TAKEN_AWAY}"
         try:
             self._client.rename(f"/{key}", f"/{old}")

@@ -51,7 +51,7 @@ class StorePlace:
 
     Args:
         bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
-        key: The key or its prefix, without slashes at its ends; "" for the whole bucket.
+        key: The key or its prefix, without slashes at its ends; "" for the entire bucket.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 
@@ -159,7 +159,7 @@ def failure(place: Place, what: str, reason: str) -> StorageError:
 
 
 def shown_cause(place: Place, error: Exception) -> Exception | None:
-    """Return the cause to raise a failure() with: none for a store, since the client's text may contain credentials."""
+    """Return the cause for a failure(): None for a store, since the client's text can contain credentials."""
     return None if isinstance(place, StorePlace) else error
 
 

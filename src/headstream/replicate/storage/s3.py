@@ -37,7 +37,7 @@ class S3Access(StoreAccess):
     """The access to a bucket."""
 
     __slots__ = ()
-    what: ClassVar[str] = "S3"
+    service: ClassVar[str] = "S3"
     extra: ClassVar[str] = "s3"
     jars: ClassVar[str | None] = "s3"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.s3a.S3AFileSystem"

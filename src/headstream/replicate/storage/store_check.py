@@ -49,7 +49,7 @@ def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
 
 @contextmanager
 def _explained(place: StorePlace) -> Iterator[None]:
-    """Add what was tried and what to set to the error of a store."""
+    """Add the attempted operation and advice to the error of a store."""
     try:
         yield
     except StorageError as error:

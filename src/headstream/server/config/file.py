@@ -61,7 +61,7 @@ def _flatten(table: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]
 
 
 def read_variables(environ: Mapping[str, str]) -> list[GivenValue]:
-    """Return the values of environment variables, those with Iggy's prefix first."""
+    """Return the values of environment variables, variables with Iggy's prefix first."""
     given = []
     for prefix in _PREFIXES:
         known = {_variable(prefix, key): key for key in KEYS}

@@ -1,4 +1,4 @@
-"""Messages for people: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
+"""Messages for display: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def find_message(request: ViewRequest) -> ReceivedMessage | None:
 def explain_message(request: ViewRequest) -> Reply:
     """Return a message decoded; 404 if there is no such message, or its payload is null.
 
-    One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
-    no right but that to the message.
+    A Replicate message needs the right to read the server, as its pipeline does; any other payload names its Avro schema, and
+    needs only the right to the message.
     """
     message = find_message(request)
     if message is None or message.payload is None:

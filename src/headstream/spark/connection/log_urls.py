@@ -4,7 +4,7 @@ file:///var/lib/shop                         a directory
 headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
 
 Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
-passes them to tasks, which read no variables of their own.
+passes them to tasks, which read no environment variables.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
-            f"{bare!r}: Spark connects to a server over TCP, where messages cost less",
-            advice="Write headstream://user:password@host:8090",
+            f"{bare!r}: Spark connects to a server over TCP only", advice="Write headstream://user:password@host:8090"
         )
     raise InvalidUrlError(
         f"{bare!r} is not a log that Spark can read",
-        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
+        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as "
+        "headstream://user:password@host:8090",
     )
 
 

@@ -78,7 +78,7 @@ class HeaderDecoder:
             headers: Of the type kafka_headers_type; null is empty.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
             raw: For each declared column, of rows that have only raw headers, and here none: the values of a BINARY column;
-                whether there is a value of another one, where the column is null. Or empty.
+                whether there is a value of another column, where the column is null. Or empty.
 
         Raises:
             HeaderError: a header does not fit, and that is an error; the text names its coordinates.

@@ -6,8 +6,8 @@
                                                                        which are null then, whether there is one, for a warning
 
 A list of headers is copied into Arrow and decoded there, which takes longer than reading the record; a value is only copied.
-A record whose headers possibly have kinds goes to Python whole, so the values are those that the kernels
-produce from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
+A record whose headers possibly have kinds goes to Python completely, so the values equal the values that the kernels produce
+from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
 
 Each expression is a separate column below the Arrow function, whose arguments Spark would otherwise evaluate again wherever they
 occur. Expressions above the function use its result alone: Spark's optimizer loses a column of structs that is used both
@@ -77,7 +77,7 @@ class RawHeaders:
         return sf.get(sf.col("headers"), (sf.size(sf.col("headers")) - from_end).cast("int"))["value"]
 
     def _find_typed(self) -> Column:
-        """Return whether a record possibly has headers of other kinds than raw and null, or invalid ones."""
+        """Return whether a record possibly has headers of kinds other than raw and null, or invalid headers."""
         from pyspark.sql import functions as sf
 
         keys = self._keys

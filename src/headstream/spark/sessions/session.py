@@ -67,7 +67,7 @@ def session(
     """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one if none is running.
 
     A session running in this process is returned, with those settings of `config` that can change at run time;
-    a warning of the logger headstream.spark names the others.
+    a warning of the logger headstream.spark names the other settings.
 
     Args:
         app_name: Its name in Spark; by default that of spark-submit, else `headstream`.
@@ -142,7 +142,7 @@ def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: M
 
 
 def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
-    """Change the settings of a running session that can change, and warn of the others."""
+    """Change the settings of a running session that can change, and warn of the other settings."""
     for key, value in settings.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
@@ -223,7 +223,7 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
 
 
 def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
-    """Return the jars of some sets that the JVM lacks, fetched if they are not here, and that of Delta's commits to S3."""
+    """Return the jars of some sets that the JVM lacks, fetched if missing, and the jar of Delta's commits to S3."""
     found = [path for jar_set in lacking_sets(sets) for path in fetch(jar_set=jar_set)]
     return [*found, LOG_STORE_JAR] if SPARK in sets and S3 in sets else found
 

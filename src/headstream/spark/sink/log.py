@@ -104,7 +104,7 @@ class DirectorySink:
         return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
-        """Return a writer of a task's staged part: its own file."""
+        """Return a writer of a task's staged part, which is a separate file."""
         return StagedWriter(self.directory, OsFiles(), writer, epoch, name)
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:

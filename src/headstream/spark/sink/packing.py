@@ -3,7 +3,7 @@
     RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
                 -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
 
-Rejected rows are found by bisection: a batch is packed whole, and split only if it fails.
+Rejected rows are found by bisection: a batch is packed completely, and split only if that fails.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Packer:
         limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
         if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
             raise LimitError(
-                f"a payload of more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
+                f"the payload has more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
             )
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
-            raise InvalidInputError("a message without a key in a compacted topic", advice="Give each row a key")
+            raise InvalidInputError("a message of a compacted topic has no key", advice="Give each row a key")
         blocks = self._blocks(batch)
         sent = pack(
             payload.offsets,

@@ -5,7 +5,7 @@ behind. The query's offsets contain the time with the topics' identities; a reru
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
-It is that of the newest message known before the ends of the partitions were read: messages appended later are not older. If
+It is the time of the newest message known before the ends of the partitions were read: messages appended later are not older. If
 the messages exceed a micro-batch's limits, it is the latest time up to which all partitions fit. If the first messages
 share one time and exceed the limits, the batch ends at the limits, and the time is theirs.
 """

@@ -3,7 +3,7 @@
 startingOffsets               earliest | latest | {"shop/orders": {"1": 23, "2": -2}}       -2 earliest, -1 latest
 startingTimestamp             1690000000000: the first message of that time or later, everywhere; milliseconds since 1970 UTC
 startingOffsetsByTimestamp    {"shop/orders": {"1": 1690000000000, "2": 1690000000000}}
-startingOffsetsByTimestampStrategy    error | latest: what the two above do in a partition without such a message
+startingOffsetsByTimestampStrategy    error | latest: the behaviour of these two in a partition without such a message
 endingOffsets, endingTimestamp, endingOffsetsByTimestamp    the same; the read ends before the message found, and at the
                               partition's end if there is none
 """
@@ -146,7 +146,7 @@ def resolve(
         find: Returns the first offset of a partition of a time (microseconds) or later, or its end.
 
     Raises:
-        InvalidOptionError: the option omits a partition, names a missing one, or has a time without a later message.
+        InvalidOptionError: the option omits a partition, names a missing partition, or has a time without a later message.
     """
     if isinstance(bound.at, str):
         is_first = bound.at == "earliest"

@@ -1,6 +1,6 @@
 """LogView: the driver's view of a log: its partitions, and their present offsets.
 
-directory_view.py    of a log in a directory: it takes no lock, and sees what the log's writer has committed
+directory_view.py    of a log in a directory: it takes no lock, and sees all commits of the log's writer
 server_view.py       of a log behind a server
 """
 
@@ -107,6 +107,6 @@ def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotF
 
 
 def advise(names: Iterable[str]) -> str:
-    """Return the advice to create a topic or stream, or to use an existing one."""
+    """Return the advice to create a topic or stream, or to use an existing name."""
     known = sorted(names)
     return f"Create it first, or use an existing one: {', '.join(known[:10])}" if known else "Create it first"

@@ -32,7 +32,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
         where: The filter; None: all match.
 
     Raises:
-        HeaderError: the filter cannot be applied to a message, and this is an error. Those before it have been yielded.
+        HeaderError: the filter cannot be applied to a message, and this is an error. The messages before it have been yielded.
     """
     for chunk in chunks:
         if where is None:

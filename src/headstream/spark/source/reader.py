@@ -83,7 +83,7 @@ class ReadableLog(Protocol):
         """Check that it is the log that a read was planned for.
 
         Raises:
-            LogError: it is another one, or missing.
+            LogError: it is another log, or missing.
         """
 
     def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
@@ -237,7 +237,7 @@ class _PartReader:
         self._offset = self._part.range.until_offset
 
     def _count_failed(self, where: Filter, count: int) -> None:
-        """Count messages that the filter cannot be applied to; warn of the first ones."""
+        """Count messages to which the filter cannot be applied; warn of the first messages."""
         if not self._failed_count:
             _LOGGER.warning(
                 "%s, before offset %d: some messages are %s because the filter cannot be applied to them: %s",

@@ -246,7 +246,7 @@ def test_a_rewritten_log_is_sound_and_its_backup_is_whole(tmp_path: Path, clock:
         assert [finding for finding in Verification(str(root), OsFiles()).run() if finding.is_damage] == []
         copy = open_log(root, OsFiles())
         assert offsets(copy) == [0, 2, 6]
-        assert copy.append(topic_of(copy), 1, batch(payload(8)), 10**9, SEED) == 8
+        assert copy.append(topic_of(copy), 1, batch(payload(8)), 10**9, SEED).offset == 8
         copy.close()
 
 

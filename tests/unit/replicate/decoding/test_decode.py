@@ -69,7 +69,7 @@ def fill(schema_store: SchemaStore, messages: list[SourceMessage]) -> None:
         *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big"))),
     ],
 )
-@pytest.mark.parametrize(("rows", "transactions"), [(10, 30), pytest.param(40, 150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("rows", "transactions"), [(5, 12), pytest.param(40, 150, marks=pytest.mark.nightly)])
 def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
     tmp_path: Path, partial: bool, order: Any, rows: int, transactions: int
 ) -> None:

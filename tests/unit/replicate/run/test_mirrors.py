@@ -111,7 +111,7 @@ def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
     assert mirrors.may_vacuum(ORDERS, wait=True)
     assert mirrors.status()["waiting"] == 0
     assert [record.getMessage() for record in caplog.records] == [
-        "an Iceberg table is not up to date, which is tried again: no answer"
+        "an Iceberg table is not up to date, which is retried: no answer"
     ], "the same reason is told once"
 
 

@@ -189,5 +189,5 @@ def test_hadoops_client_of_azure_reaches_an_emulator_over_the_blob_api() -> None
     encrypted = azure(endpoint="https://azure.example", account_key="k").access.hadoop_settings()
     assert encrypted["fs.azure.abfs.endpoint"] == "azure.example:443"
     assert "fs.abfss.impl" not in encrypted
-    with pytest.raises(InvalidOptionError, match="Spark takes no path in the endpoint"):
+    with pytest.raises(InvalidOptionError, match="Spark does not accept a path in the endpoint"):
         azure(endpoint="https://azure.example/blob").access.hadoop_settings()

@@ -117,7 +117,7 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "it is not base64"),
         ('[http.cors]\nallow_credentials = true\nallowed_origins = ["*"]', "credentials are not allowed"),
         ('[message_saver]\nenabled = 3', "a value such as True"),
-        ('[system.runtime]\npath = "../elsewhere"', "a plain name"),
+        ('[system.runtime]\npath = "../elsewhere"', "the name of a directory"),
         ("[tcp", "not TOML"),
     ],
 )  # fmt: skip

@@ -116,7 +116,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "headers": "list"}, "headers=list"),
         ({**LEAST, "headerColumns": "a TIME"}, "a cannot be of type TIME"),
         ({**LEAST, "headerColumns": "Payload STRING"}, "names 'Payload', which is also a column of the source"),
-        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch needs headerColumns"),
+        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch requires headerColumns"),
         ({**LEAST, "headerColumns": "a INT", "headerMismatch": "drop"}, "headerMismatch=drop"),
         ({**LEAST, "states": "gone"}, "states: 'gone'"),
         ({**LEAST, "states": ","}, "names no state"),
@@ -124,7 +124,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger=many"),
         ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger=0 is not a number of bytes"),
         ({**LEAST, "maxBytesPerTrigger": "1 elephant"}, "maxBytesPerTrigger=1 elephant"),
-        ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay is for minOffsetsPerTrigger"),
+        ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay requires minOffsetsPerTrigger"),
         (
             {**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 x"},
             "maxTriggerDelay=5 x is not a duration",

@@ -88,5 +88,5 @@ def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> 
 
 
 def unsupported(what: str, advice: str) -> UnsupportedError:
-    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and what to do instead."""
+    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and an alternative."""
     return UnsupportedError(what, where="kafka://", advice=advice)

@@ -2,8 +2,8 @@
 
 The messages of a batch are enqueued in librdkafka one by one, then flushed: librdkafka numbers them, so that retries store each
 once and in order, across broken connections and new leaders. librdkafka has no delivery timeout here: after a batch's timeout
-its messages are purged. A message that was never sent is not stored; the outcome of one that was sent and not acknowledged is
-unknown. The librdkafka producer is discarded then: the next batch creates another one, with a new producer id.
+its messages are purged. A message that was never sent is not stored; the outcome of a message that was sent and not acknowledged
+is unknown. The librdkafka producer is then discarded: the next batch creates another producer, with a new id.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Sender:
                     raise refused(error, str(topic), "the messages are not stored") from None
 
     def _purge(self, enqueued: _EnqueuedBatch) -> None:
-        """Purge the messages that are not acknowledged, which reports those never sent, and discard the librdkafka producer."""
+        """Purge the messages that are not acknowledged, which reports unsent messages, and discard the librdkafka producer."""
         self._producer.purge()
         until_s = time.monotonic() + _PURGE_S
         while enqueued.left and time.monotonic() < until_s:

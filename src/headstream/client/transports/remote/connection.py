@@ -92,7 +92,7 @@ def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
 
 
 def _is_refusal_of_plain_bytes(error: Exception) -> bool:
-    """Return whether a connection ended as TLS servers end plain ones: closed, reset, or by an alert."""
+    """Return whether a connection ended as TLS servers end plain connections: closed, reset, or by an alert."""
     return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
 
 

@@ -41,7 +41,7 @@ _EVERYTHING: Final = (SnapshotType.ALL,)
 
 
 class Server:
-    """Commands to a server as a whole; any thread. Client.server is one.
+    """Commands about a server; usable from any thread. Client.server is one.
 
     Args:
         caller: Sends the commands.

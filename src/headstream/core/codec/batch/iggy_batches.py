@@ -38,12 +38,8 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
     from cython.cimports.headstream.core.codec.checksums import xxh3_from
 
-BATCH = cython.declare(cython.longlong, 256)
-FRAME = cython.declare(cython.longlong, 48)
-SUMMED = cython.declare(cython.longlong, 40)
-"""Bytes of a batch's header that its checksum covers, before the count."""
-TIME_BYTES = cython.declare(cython.longlong, 29)
-"""The header `hs.timestamp`: key length u32 | 12 bytes | kind u8 | 8 as u32 | the time u64."""
+BATCH = cython.declare(cython.longlong, layout.BATCH_BYTES)
+FRAME = cython.declare(cython.longlong, layout.FRAME_BYTES)
 TIME_KEY_FIRST = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
 TIME_KEY_LAST = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 INT64_KIND = cython.declare(cython.uchar, 7)
@@ -53,7 +49,7 @@ SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 
 # What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
-GROUP = cython.declare(cython.longlong, 32)
+GROUP = cython.declare(cython.longlong, layout.GROUP_BYTES)
 
 
 class BatchFault:
@@ -92,34 +88,36 @@ def _check_batch(p: cython.p_const_uchar, size: cython.longlong, sums: cython.p_
     at: cython.longlong = BATCH
     count: cython.longlong = 0
     length: cython.longlong
-    if size < BATCH or c.load64_signed(p, 32) != size or p[31] >= 128:  # a time beyond int64
+    if (
+        size < BATCH or c.load64_signed(p, layout.BATCH_LENGTH) != size or c.load64_signed(p, layout.BATCH_ORIGIN) < 0
+    ):  # a time beyond int64
         return LAYOUT
-    i: cython.longlong = 52
+    i: cython.longlong = layout.BATCH_ZEROS
     while i < BATCH:
         if c.load32(p, i) != 0:
             return RESERVED
         i += 4
     while at < size:
-        if size - at < FRAME or count >= c.load32(p, 48):
+        if size - at < FRAME or count >= c.load32(p, layout.BATCH_COUNT):
             return LAYOUT
-        length = c.load32(p, at + 32)
-        length += FRAME + c.load32(p, at + 36)
+        length = c.load32(p, at + layout.FRAME_HEADERS)
+        length += FRAME + c.load32(p, at + layout.FRAME_PAYLOAD)
         if length > size - at:
             return LAYOUT
-        if c.load64(p, at + 40) != 0:
+        if c.load64(p, at + layout.FRAME_ZEROS) != 0:
             return RESERVED
-        if c.load32(p, at + 36) == 0:
+        if c.load32(p, at + layout.FRAME_PAYLOAD) == 0:
             return EMPTY_PAYLOAD
-        if xxh3_from(p, at + 8, length - 8) != c.load64(p, at):
+        if xxh3_from(p, at + layout.FRAME_ID, length - layout.FRAME_ID) != c.load64(p, at):
             return MESSAGE_CHECKSUM
-        c.copy(sums, 44 + 8 * count, p, at, 8)
+        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, p, at, 8)
         at += length
         count += 1
-    if count != c.load32(p, 48) or count == 0:
+    if count != c.load32(p, layout.BATCH_COUNT) or count == 0:
         return LAYOUT
-    c.copy(sums, 0, p, 0, SUMMED)
-    c.copy(sums, SUMMED, p, 48, 4)
-    return count if xxh3_from(sums, 0, 44 + 8 * count) == c.load64(p, 40) else BATCH_CHECKSUM
+    c.copy(sums, 0, p, 0, layout.SUMMED_COUNT)
+    c.copy(sums, layout.SUMMED_COUNT, p, layout.BATCH_COUNT, 4)
+    return count if xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count) == c.load64(p, layout.BATCH_CHECKSUM) else BATCH_CHECKSUM
 
 
 @cython.cfunc
@@ -131,17 +129,17 @@ def _take_headers(
     """Write the headers of a frame in the layout of a message; return where they end, or a fault."""
     size: cython.longlong
     while at < end:
-        if end - at < 5:
+        if end - at < layout.VALUE_HEAD:
             return HEADERS
         size = c.load32(p, at + 1)
-        if end - at - 10 < size:
+        if end - at - 2 * layout.VALUE_HEAD < size:
             return HEADERS
         if p[at] != TEXT_KIND:
             return KEY_KIND
-        length: cython.longlong = c.load32(p, at + size + 6)
-        if end - at - 10 - size < length:
+        length: cython.longlong = c.load32(p, at + layout.VALUE_HEAD + size + 1)
+        if end - at - 2 * layout.VALUE_HEAD - size < length:
             return HEADERS
-        length += 9 + size
+        length += layout.HEADER_OVERHEAD + size
         c.copy(q, to, p, at + 1, length)
         to += length
         at += length + 1
@@ -155,15 +153,15 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
     """Write the messages of a checked batch in the layout of a send; return their size, or a fault."""
     at: cython.longlong = BATCH
     to: cython.longlong = 0
-    origin: cython.ulonglong = c.load64(p, 24)
+    origin: cython.ulonglong = c.load64(p, layout.BATCH_ORIGIN)
     while at < size:
-        headers: cython.longlong = c.load32(p, at + 32)
-        payload: cython.longlong = c.load32(p, at + 36)
-        c.copy(q, to, p, at + 8, 16)
+        headers: cython.longlong = c.load32(p, at + layout.FRAME_HEADERS)
+        payload: cython.longlong = c.load32(p, at + layout.FRAME_PAYLOAD)
+        c.copy(q, to, p, at + layout.FRAME_ID, layout.ID_BYTES)
         block: cython.longlong = to + layout.SENT_HEADERS
         to = block
         if origin > 0:
-            to = _store_time(q, to, origin + c.load32(p, at + 28))
+            to = _store_time(q, to, origin + c.load32(p, at + layout.FRAME_ORIGIN))
         to = _take_headers(p, at + FRAME + payload, at + FRAME + payload + headers, q, to)
         if to < 0:
             return to
@@ -180,13 +178,13 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
 @cython.nogil
 def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.longlong:
     """Write the header hs.timestamp; return where it ends."""
-    c.store32(q, to, 12)
-    c.store64(q, to + 4, TIME_KEY_FIRST)
-    c.store32(q, to + 12, TIME_KEY_LAST)
-    q[to + 16] = INT64_KIND
-    c.store32(q, to + 17, 8)
-    c.store64(q, to + 21, time_us)
-    return to + TIME_BYTES
+    c.store32(q, to, layout.TIME_KIND - layout.TIME_NAME)
+    c.store64(q, to + layout.TIME_NAME, TIME_KEY_FIRST)
+    c.store32(q, to + layout.TIME_LAST, TIME_KEY_LAST)
+    q[to + layout.TIME_KIND] = INT64_KIND
+    c.store32(q, to + layout.TIME_SIZE, 8)
+    c.store64(q, to + layout.TIME_VALUE, time_us)
+    return to + layout.TIME_BYTES
 
 
 @cython.cfunc
@@ -195,11 +193,13 @@ def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglon
 def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload: cython.longlong) -> cython.longlong:
     """Return where the header with the sender's time begins, or -1 if a message has none."""
     at = null_end(p, key_end(p, at, end), end, payload)
-    if end - at < TIME_BYTES or c.load32(p, at) != 12 or c.load64(p, at + 4) != TIME_KEY_FIRST:
+    if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return -1
-    if c.load32(p, at + 12) != TIME_KEY_LAST or p[at + 16] != INT64_KIND or c.load32(p, at + 17) != 8:
+    if c.load64(p, at + layout.TIME_NAME) != TIME_KEY_FIRST or c.load32(p, at + layout.TIME_LAST) != TIME_KEY_LAST:
         return -1
-    return at if p[at + 28] < 128 else -1  # before 1970: an ordinary header
+    if p[at + layout.TIME_KIND] != INT64_KIND or c.load32(p, at + layout.TIME_SIZE) != 8:
+        return -1
+    return at if c.load64_signed(p, at + layout.TIME_VALUE) >= 0 else -1  # before 1970: an ordinary header
 
 
 @cython.cfunc
@@ -237,8 +237,8 @@ def _groups(
         timed: cython.longlong = _time_at(p, block, end, payload)
         length += headers
         if timed >= 0:
-            origin = c.load64(p, timed + 21)
-            length -= TIME_BYTES + 1
+            origin = c.load64(p, timed + layout.TIME_VALUE)
+            length -= layout.TIME_BYTES + 1
         low: cython.ulonglong = least if least < origin else origin
         high: cython.ulonglong = largest if largest > origin else origin
         if (
@@ -257,9 +257,9 @@ def _groups(
         size_bytes += FRAME + length + payload
         at = end + 4 + payload
         c.store64_signed(q, GROUP * group, at)
-        c.store64_signed(q, GROUP * group + 8, count)
-        c.store64(q, GROUP * group + 16, least)
-        c.store64_signed(q, GROUP * group + 24, size_bytes)
+        c.store64_signed(q, GROUP * group + layout.GROUP_COUNT, count)
+        c.store64(q, GROUP * group + layout.GROUP_ORIGIN, least)
+        c.store64_signed(q, GROUP * group + layout.GROUP_FRAMES, size_bytes)
     return group + 1
 
 
@@ -278,7 +278,7 @@ def _give_headers(
     length: cython.longlong
     while at < end:
         length = c.load32(p, at)
-        length += 9 + c.load32(p, at + length + 5)
+        length += layout.HEADER_OVERHEAD + c.load32(p, at + length + layout.VALUE_HEAD)
         if at != timed:
             q[to] = TEXT_KIND
             c.copy(q, to + 1, p, at, length)
@@ -304,37 +304,37 @@ def _give_batch(
     count: cython.longlong = 0
     begin: cython.longlong = to
     base: cython.ulonglong = c.load64(p, at)
-    origin: cython.ulonglong = c.load64(notes, 16)
+    origin: cython.ulonglong = c.load64(notes, layout.GROUP_ORIGIN)
     c.fill(q, to, 0, BATCH)
     c.store64_signed(q, to, partition)
-    c.store64(q, to + 8, base)
-    c.store64(q, to + 16, c.load64(p, at + layout.TIMESTAMP))
-    c.store64(q, to + 24, origin)
-    c.store64_signed(q, to + 32, BATCH + c.load64_signed(notes, 24))
-    c.store32(q, to + 48, c.load64_signed(notes, 8))
+    c.store64(q, to + layout.BATCH_OFFSET, base)
+    c.store64(q, to + layout.BATCH_TIME, c.load64(p, at + layout.TIMESTAMP))
+    c.store64(q, to + layout.BATCH_ORIGIN, origin)
+    c.store64_signed(q, to + layout.BATCH_LENGTH, BATCH + c.load64_signed(notes, layout.GROUP_FRAMES))
+    c.store32(q, to + layout.BATCH_COUNT, c.load64_signed(notes, layout.GROUP_COUNT))
     to += BATCH
     while at < end:
         block: cython.longlong = at + layout.HEADERS
         headers: cython.longlong = block + c.load32(p, at + layout.HEADERS_SIZE)
         payload: cython.longlong = c.load32(p, headers)
         timed: cython.longlong = _time_at(p, block, headers, payload)
-        c.copy(q, to + 8, p, at + layout.ID, 16)
-        c.store32(q, to + 24, c.load64(p, at) - base)
-        sent_us: cython.ulonglong = c.load64(p, timed + 21) if timed >= 0 else c.load64(p, at + layout.TIMESTAMP)
-        c.store32(q, to + 28, sent_us - origin)
-        c.store32(q, to + 36, payload)
-        c.store64(q, to + 40, 0)
+        c.copy(q, to + layout.FRAME_ID, p, at + layout.ID, layout.ID_BYTES)
+        c.store32(q, to + layout.FRAME_OFFSET, c.load64(p, at) - base)
+        sent_us: cython.ulonglong = c.load64(p, timed + layout.TIME_VALUE) if timed >= 0 else c.load64(p, at + layout.TIMESTAMP)
+        c.store32(q, to + layout.FRAME_ORIGIN, sent_us - origin)
+        c.store32(q, to + layout.FRAME_PAYLOAD, payload)
+        c.store64(q, to + layout.FRAME_ZEROS, 0)
         c.copy(q, to + FRAME, p, headers + 4, payload)
         last: cython.longlong = _give_headers(p, block, headers, timed, q, to + FRAME + payload)
-        c.store32(q, to + 32, last - to - FRAME - payload)
-        c.store64(q, to, xxh3_from(q, to + 8, last - to - 8))
-        c.copy(sums, 44 + 8 * count, q, to, 8)
+        c.store32(q, to + layout.FRAME_HEADERS, last - to - FRAME - payload)
+        c.store64(q, to, xxh3_from(q, to + layout.FRAME_ID, last - to - layout.FRAME_ID))
+        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, q, to, 8)
         count += 1
         to = last
         at = headers + 4 + payload
-    c.copy(sums, 0, q, begin, SUMMED)
-    c.copy(sums, SUMMED, q, begin + 48, 4)
-    c.store64(q, begin + 40, xxh3_from(sums, 0, 44 + 8 * count))
+    c.copy(sums, 0, q, begin, layout.SUMMED_COUNT)
+    c.copy(sums, layout.SUMMED_COUNT, q, begin + layout.BATCH_COUNT, 4)
+    c.store64(q, begin + layout.BATCH_CHECKSUM, xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count))
     return to
 
 
@@ -342,14 +342,14 @@ _NOTES: Final = struct.Struct("<3q")
 
 
 def decode_batch(batch: BytesLike) -> SentBatch:
-    """Return the messages of a whole batch, header included, that a client sends."""
+    """Return the messages of a complete batch that a client sends, header included."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     most: cython.longlong = 0
     if size >= BATCH:
-        most = min(c.load32(p, 48), (size - BATCH) // FRAME)
-    summed, sent = c.new_bytes(44 + 8 * most), c.new_bytes(size + 5 * most)
+        most = min(c.load32(p, layout.BATCH_COUNT), (size - BATCH) // FRAME)
+    summed, sent = c.new_bytes(layout.SUMMED_FRAMES + 8 * most), c.new_bytes(size + 5 * most)
     sums: cython.p_uchar = c.writable(summed)
     q: cython.p_uchar = c.writable(sent)
     found: cython.longlong
@@ -363,7 +363,7 @@ def decode_batch(batch: BytesLike) -> SentBatch:
 
 
 def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
-    """Return stored messages as batches: one, unless they were appended or sent at times too far apart.
+    """Return stored messages as one batch, or as several if they were appended or sent at times too far apart.
 
     The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """
@@ -372,7 +372,7 @@ def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
     size: cython.longlong = view.nbytes
     most: cython.longlong = count
     number: cython.longlong = partition
-    noted, grouped, summed = c.new_bytes(64), c.new_bytes(GROUP * most + 8), c.new_bytes(44 + 8 * most)
+    noted, grouped, summed = c.new_bytes(64), c.new_bytes(GROUP * most + 8), c.new_bytes(layout.SUMMED_FRAMES + 8 * most)
     notes: cython.p_uchar = c.writable(noted)
     groups: cython.p_uchar = c.writable(grouped)
     sums: cython.p_uchar = c.writable(summed)
@@ -384,7 +384,7 @@ def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
     total: cython.longlong = 0
     i: cython.longlong
     for i in range(found):
-        total += BATCH + c.load64_signed(groups, GROUP * i + 24)
+        total += BATCH + c.load64_signed(groups, GROUP * i + layout.GROUP_FRAMES)
     batches = c.new_bytes(total)
     q: cython.p_uchar = c.writable(batches)
     at: cython.longlong = 0

@@ -1,7 +1,7 @@
 """Topic names: `stream/topic` is `stream.topic` in Kafka.
 
-A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A name of Kafka's without a dot is
-left as it is (Spark), or lies in a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
+A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A Kafka name without a dot is unchanged
+(Spark), or belongs to a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
 So is one of HPE Data Fabric (MapR), `/path/to/stream:topic`: the path of a stream in its file system, and a topic in that.
 """
 

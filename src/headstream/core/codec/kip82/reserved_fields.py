@@ -38,7 +38,7 @@ def from_message(message: Message) -> Kip82Message:
         message: Any; a missing offset becomes 0, a missing timestamp -1.
 
     Raises:
-        HeaderError: its first header is one of the reserved ones, and would be decoded as a field.
+        HeaderError: its first header is reserved, and would be decoded as a field.
     """
     timestamp = message.timestamp
     reserved: list[tuple[str, HeaderValue]] = []

@@ -105,7 +105,7 @@ class Permissions(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Permissions:
-        """Read them; of a repeated stream or topic the last one counts."""
+        """Read them; of a repeated stream or topic the last occurrence counts."""
         everywhere = GlobalPermissions.pull(reader)
         streams: dict[int, StreamPermissions] = {}
         more = reader.pull_u8("whether there are streams") == 1

@@ -24,7 +24,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange(Record):
-    """Offsets from the first one up to and without the last one."""
+    """Offsets from the first, inclusive, to the last, exclusive."""
 
     from_offset: U64
     until_offset: U64
@@ -94,7 +94,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
     Args:
         frontier: One past the last message that the group has begun.
-        member_id: The member that owns the partition; None for a consumer of partitions of its own.
+        member_id: The member that owns the partition; None for a consumer outside of a group.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         succeeded: How many attempts have succeeded since its last report, for pauses.

@@ -1,4 +1,4 @@
-"""Delivery views: what people see of the unfinished messages of a group; see core/model/delivery_views.py."""
+"""Delivery views: the unfinished messages of a group, as shown to users; see core/model/delivery_views.py."""
 
 from __future__ import annotations
 

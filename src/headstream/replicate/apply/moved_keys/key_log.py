@@ -1,8 +1,8 @@
-"""KeyLog: the changes of the keys that changes of key connect, retained as long as deletions.
+"""KeyLog: the changes of keys that key updates connect, retained as long as deletions.
 
-A row whose key changed has columns from two keys, and which ones depends on the order of all changes of both. So the changes of
-such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another one arrives
-(row_merge.replay()); the result is a function of their set. Few keys are connected in most tables.
+A row whose key changed has columns from two keys, and their choice depends on the order of all changes of both. So the changes of
+such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another change arrives
+(row_merge.replay()); the result depends only on their set. Few keys are connected in most tables.
 
 On disk it is a Delta table next to the tombstones (`_keys`) whose rows hold changes as Arrow IPC bytes, so that it follows a
 table's columns and their types without being rewritten:
@@ -139,7 +139,7 @@ class KeyLog(UnitMemory):
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
 
     def border(self, until: str) -> str:
-        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept whole."""
+        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept completely."""
         first: dict[str, str] = {}
         for event in self._events:
             first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)

@@ -1,4 +1,4 @@
-"""Rows of logged changes (key_log.py), as executors know them too: their columns, and what a resolver needs of a log."""
+"""Rows of logged changes (key_log.py), also used on executors: their columns, and the part of a log that a resolver needs."""
 
 from __future__ import annotations
 

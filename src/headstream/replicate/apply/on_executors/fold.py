@@ -1,6 +1,6 @@
-"""Folds the changes of a table by key where they were decoded, with the functions that the driver uses; pure, runs on executors.
+"""Folds a table's changes by key where they were decoded, with the driver's functions; pure, runs on executors.
 
-    changes -> split: by hash of the key, as many buckets as wanted -> the changes of one bucket, in the order of the log
+    changes -> split: by hash of the key, into a chosen number of buckets -> the changes of one bucket, in the order of the log
     -> fold: placed among the loads -> one change per key -> guarded by the tombstones -> rows of the merge's source
 
 A bucket has all changes of its keys, so the folds of all buckets are the fold of all changes. Only a change of key, a partial
@@ -99,7 +99,7 @@ class FoldTask:
         return {name: self.types[name] for name in names} | own | bookkeeping
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Divide decoded changes into buckets, so that all changes of a key are in one."""
+        """Divide decoded changes into buckets, so that all changes of a key are in one bucket."""
         named = changes.rename_columns(list(self.names))
         keys = [named[key] for key in self.metadata.key_columns]
         yield from divide(named, keys or [change_keys(named)], count)

@@ -192,7 +192,7 @@ def _differences(stored: list[Version], replayed: list[Version], columns: list[s
 
 
 def _is_same(stored: Version | None, replayed: Version) -> bool:
-    """Return whether a version equals the stored one; a column added since then is null and has no version."""
+    """Return whether a version equals the stored version; a column added since then is null and has no version."""
     if stored is None or replace(stored, versions=replayed.versions) != replayed:
         return False
     unknown = {name for name, at in stored.versions.items() if at == ABSENT_VERSION and replayed.values[name] is None}

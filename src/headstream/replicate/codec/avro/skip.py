@@ -21,9 +21,6 @@ else:
     from cython.cimports.headstream.replicate.codec.avro.primitives import varint_stop, varint_value
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def fail(
     task: cython.p_uchar, code: cython.longlong, at: cython.longlong, need: cython.longlong, have: cython.longlong
 ) -> cython.longlong:
@@ -130,9 +127,6 @@ def _skip_plain(
     return stop
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def skip_value(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:

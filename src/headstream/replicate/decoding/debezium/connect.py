@@ -143,7 +143,7 @@ def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
 
 
 def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
-    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, the others DOUBLE, the rest text.
+    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, other numbers DOUBLE, other values text.
 
     A column that was null in all rows has no type, and is left out.
 
@@ -172,7 +172,7 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 
 
 class Placeholders:
-    """The values that stand for one that was not sent: `unavailable.value.placeholder` in each type that a column can have.
+    """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
 
     Debezium 3.6 has none for arrays of decimals and floating-point numbers, which later versions send as a number per byte.
     """
@@ -234,7 +234,7 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
 
     Args:
-        values: As they are read: reading_type, or bytes and decimals as Avro has them.
+        values: As they are read: reading_type, or bytes and decimals as in Avro.
     """
     bad: dict[int, str] = {}
     if pa.types.is_decimal(values.type) or (pa.types.is_binary(values.type) and field.meaning != _DECIMAL):
@@ -314,7 +314,7 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text; 24:00:00 is one, and MySQL's go from -838:59:59 to 838:59:59."""
+    """Return times of day as text, including 24:00:00 and MySQL's from -838:59:59 to 838:59:59."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []
@@ -330,9 +330,9 @@ def _times(values: pa.Array, unit: str) -> pa.Array:
 
 # Decimals: base64 of big-endian two's complement -> Arrow's 16 bytes, little-endian.
 
-_SIXES: Final = np.full(256, 255, np.uint8)
-_SIXES[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
-_SIXES[ord("=")] = 0
+_SEXTETS: Final = np.full(256, 255, np.uint8)
+_SEXTETS[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
+_SEXTETS[ord("=")] = 0
 _LONGEST: Final = 16
 
 
@@ -348,8 +348,8 @@ def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         characters = data[offsets[rows][:, None] + np.arange(length)]
-        sixes = _SIXES[characters].astype(np.uint32).reshape(len(rows), -1, 4)
-        numbers = sixes[:, :, 0] << 18 | sixes[:, :, 1] << 12 | sixes[:, :, 2] << 6 | sixes[:, :, 3]
+        sextets = _SEXTETS[characters].astype(np.uint32).reshape(len(rows), -1, 4)
+        numbers = sextets[:, :, 0] << 18 | sextets[:, :, 1] << 12 | sextets[:, :, 2] << 6 | sextets[:, :, 3]
         content = (
             np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
         )

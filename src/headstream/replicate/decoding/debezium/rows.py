@@ -1,14 +1,13 @@
-"""Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
+"""Debezium's messages -> the same changes as Replicate's, and notices about an entire table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
-    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
-    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
-    d with the header __debezium.newkey     counted alone: the insertion has all of it
-    t              a notice: the rows of the table up to its position are removed
+    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read c
+    with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
+    d with the header __debezium.newkey     only counted: the insertion contains it t a
+    notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
-A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task is the topic
-prefix.
+A value that was not sent is absent, not null. The table of a message is named by its `source`; its task is the topic prefix.
 Schemas are stored in the schema store by the process that meets them first; their ids are digests of their columns.
 """
 
@@ -70,7 +69,7 @@ class DebeziumRows:
         waiting: Row -> the id of the registry's schema that it waits for.
         changes: Schema and its decoded changes.
         unwanted: Number of messages that are not changes of a target.
-        events: Transaction events of those, if requested.
+        events: Transaction events of these messages, if requested.
         findings: Warning for the user -> number of rows concerned.
         notices: Messages about whole tables.
     """
@@ -212,7 +211,7 @@ class _Decoding:
                 )
 
     def _without_truncations(self, part: _Part, operations: pa.ChunkedArray) -> _Part:
-        """Note truncations, and count messages that change no row; return the others."""
+        """Record truncations, and count messages that change no row; return the rest."""
         codes = operations.combine_chunks()
         changes = pc.is_in(codes, value_set=pa.array(list(_CODES))).to_numpy(zero_copy_only=False)
         if changes.all():
@@ -243,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield the names of key columns, and which messages have them; most messages of a table begin their keys alike."""
+        """Yield the names of key columns and the messages that have them; most keys of a table begin alike."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
@@ -266,7 +265,7 @@ class _Decoding:
         """Return the columns of a key; the id of its schema if that is missing.
 
         Raises:
-            SchemaError: it cannot be read, and the settings name no key: the table would have none.
+            SchemaError: it cannot be read, and the settings name no key, so the table would have no key.
         """
         rules = self.options.rules
         if not key:
@@ -403,7 +402,7 @@ class _Decoding:
                 self._notice(part.lineage, kind, "", self.raw.column("timestamp_us")[row].as_py())
 
     def _old_keys(self, part: _Part, codes: npt.NDArray[np.int8], faults: Faults) -> dict[int, dict[str, Any]]:
-        """Return the key before, for those insertions that are the second half of a change of key: place -> columns."""
+        """Return the previous key for insertions that are the second half of a key update: place -> columns."""
         headers = self.raw.column("headers").take(pa.array(part.rows))
         marked = pc.fill_null(pc.match_substring(headers, _OLD_KEY), False).to_numpy(zero_copy_only=False)
         found: dict[int, dict[str, Any]] = {}
@@ -473,7 +472,7 @@ class _Values:
     absent: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def data(self, name: str) -> pa.Array:
-        """Return the values of a column after the changes; of deletions those before."""
+        """Return the values of a column after the changes; for deletions the values before."""
         ordinal, one = self._field(name)
         values = self.part.column("after", one.name)
         if pc.any(self.deletes).as_py():
@@ -522,7 +521,7 @@ class _Values:
         return next((ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name == source)
 
     def _sent(self, ordinal: int, values: pa.Array) -> pa.Array:
-        """Return values with null for those that were not sent, which are noted."""
+        """Return values with null for values that were not sent, which are recorded."""
         marks = self.placeholders.marks(values)
         if marks is None:
             return values
@@ -541,7 +540,7 @@ class _Values:
 
 
 def _one_by_one(one: ConnectField, values: pa.Array, error: Exception) -> tuple[pa.Array, dict[int, str]]:
-    """Convert values alone: the ones that cannot be are rejected with their reasons."""
+    """Convert values one by one; values that cannot be converted are rejected with their reasons."""
     if len(values) < 2:
         nothing = column_values(one, pa.nulls(1, values.type))[0]
         return nothing, dict.fromkeys(range(len(values)), str(error).splitlines()[0])

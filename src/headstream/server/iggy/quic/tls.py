@@ -57,7 +57,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
     whose key only this user can read.
 
     It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.
-    A new one is logged: clients that trusted the last one refuse it.
+    A new certificate is logged: clients that trusted the previous certificate refuse it.
     """
     files, now = TlsFiles(certificate=certificate, key=key), datetime.datetime.now(datetime.UTC)
     try:

@@ -41,7 +41,7 @@ _HELD: Final = frozenset({Code.POLL_MESSAGES.value})
 
 
 class VsrResponder(Responder):
-    """Answers requests as Responder; a payload is a whole frame. `hold_s`: the longest wait of a poll, seconds."""
+    """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds."""
 
     encoding: VsrEncoding = VSR
     client = _NO_CLIENT

@@ -65,13 +65,13 @@ class ReaderSwitch:
         """If much has been read, read nothing until the event loop has a round with room; return whether that is so.
 
         Args:
-            go_on: Called in that round; reads again unless something else pauses reading.
+            go_on: Called in that round; reads again unless reading is paused for another reason.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False
         self._is_yielding = True
         self.pause()
-        rounds.call_with_room(ROUND_BYTES, go_on)
+        rounds.call_with_capacity(ROUND_BYTES, go_on)
         return True
 
     def resume(self) -> bool:

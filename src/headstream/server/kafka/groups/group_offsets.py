@@ -82,7 +82,7 @@ def _commit(call: Call, name: str, partition: dict[str, Any]) -> ErrorCode:
 
 
 def fetch_offsets(call: Call) -> Reply:
-    """Return committed offsets of groups; -1 for a partition without one."""
+    """Return committed offsets of groups; -1 for a partition without a committed offset."""
     if call.version >= _GROUPS_FROM:
         return {"groups": [_fetch(call, group["group_id"], group["topics"]) for group in call.request["groups"]]}
     return _fetch(call, call.request["group_id"], call.request["topics"])

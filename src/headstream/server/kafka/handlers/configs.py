@@ -1,10 +1,10 @@
-"""The settings of topics by Kafka's names: retention and cleanup can be changed. The others are accepted where the server does
-what they ask for, or where they ask for nothing that a client could notice; what is returned is what is in effect.
+"""The settings of topics by Kafka's names: retention and cleanup can be changed. All others are accepted if the server already
+behaves so, or if a client cannot notice the difference; the returned value is the value in effect.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values stay       compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
-retention.bytes       -1 for no limit                   retention_bytes, which is of all partitions together
+retention.bytes -1 for no limit retention_bytes, which counts all partitions together
 headstream.kafka.headers    a convention                kafka_headers
 max.message.bytes     up to one batch                   MAX_BATCH_BYTES, which is in effect
 """

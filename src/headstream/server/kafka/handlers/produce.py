@@ -64,7 +64,7 @@ def _waits_for_disk(call: Call) -> bool:
 
 
 def produce(call: Call) -> Reply:
-    """Append a client's batches; each partition succeeds or fails on its own."""
+    """Append a client's batches; each partition succeeds or fails separately."""
     request = call.request
     responses = []
     for topic in request["topic_data"]:

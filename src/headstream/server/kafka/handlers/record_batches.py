@@ -73,7 +73,7 @@ def read_batch(records: memoryview | None, convention: Convention = "headstream"
         raise DecodeError("a record batch is cut short", 0, HEAD_BYTES, 0 if records is None else len(records))
     _, length, _, magic, check, attributes, delta, base_ms, _, producer_id, epoch, sequence, count = _HEAD.unpack_from(records)
     if magic != 2:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, this one has {magic}")
+        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, not {magic}")
     if length != len(records) - _LENGTH_END:
         if _LENGTH_END <= length < len(records) - _LENGTH_END:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "a partition accepts one record batch per request")
@@ -107,8 +107,8 @@ def make_batch(
 
     Args:
         chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
-        base_offset: That of the first message, or less.
-        last_offset: The offset of the last message, or more; less than 2^31 behind the first one.
+        base_offset: The offset of the first message, or less.
+        last_offset: The offset of the last message, or more; less than 2^31 after the first.
     """
     write = partial(_encode_rare_message, topic=topic, convention=convention)
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")

@@ -99,7 +99,7 @@ def _check_right(call: Call, name: TopicName) -> None:
 
 
 def delete_topics(call: Call) -> Reply:
-    """Delete topics with everything in them, by name or by id."""
+    """Delete topics with all their messages, by name or by id."""
     named = call.request.get("topics")
     if named is None:
         named = [{"name": name} for name in call.request["topic_names"]]
@@ -152,7 +152,7 @@ def _add_partitions(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_records(call: Call) -> Reply:
-    """Delete the messages of partitions before an offset, and return where each one begins now; each fails on its own."""
+    """Delete the messages of partitions before an offset, and return where each begins now; each can fail separately."""
     return {
         "topics": [
             {"name": topic["name"], "partitions": [_delete_records(call, topic["name"], each) for each in topic["partitions"]]}

@@ -42,7 +42,7 @@ def all_of(worker: hs.Consumer) -> list[bytes]:
 
 @pytest.mark.parametrize("start", ["first", "last"])
 def test_workers_lease_from_partitions_that_are_added(url: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(leasing, "_CHECK_EVERY_S", 0.0)
     with hs.connect(url) as log, worker_of(log, start=start) as worker:
         assert worker.poll(1) == []
         log.create_partitions(TOPIC, 2)
@@ -53,7 +53,7 @@ def test_workers_lease_from_partitions_that_are_added(url: str, start: str, monk
 
 
 def test_a_waiting_worker_gets_what_is_sent_to_a_partition_that_is_added(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(leasing, "_CHECK_EVERY_S", 0.05)
     found: list[hs.ReceivedMessage] = []
     is_waiting = threading.Event()
 
@@ -83,7 +83,7 @@ def test_workers_go_on_when_partitions_are_deleted(url: str) -> None:
 
 
 def test_a_worker_of_named_partitions_takes_no_others(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(leasing, "_CHECK_EVERY_S", 0.0)
     with hs.connect(url) as log, worker_of(log, partitions=[2]) as worker:
         log.create_partitions(TOPIC)
         send(url, 1, 2, 3)

@@ -45,7 +45,7 @@ def read_rows(directory: Path, *batches: list[dict[str, Any]], soft: bool = Fals
     return {row["ID"]: (row["name"], row["total"], row["note"]) for row in stored if row["ID"] != 7}
 
 
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("soft", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_merge_gives_a_moved_row_its_columns_when_another_row_was_inserted_at_its_key_first(tmp_path: Path, soft: bool) -> None:
     orders = list(itertools.permutations([FIRST, RENAMED, MOVED, SECOND]))
     for number, order in enumerate(some_of(orders)):

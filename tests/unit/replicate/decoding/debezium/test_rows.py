@@ -190,7 +190,7 @@ def test_keys_of_one_batch_have_their_own_columns_when_the_primary_key_has_chang
 def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
     digits = "123456789" * 500
     content = base64.b64encode(int(digits[:4000]).to_bytes(2000, "big")).decode()
-    fields = [{"type": "int64", "field": "id"}, {
+    fields: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {
         "type": "struct", "field": "n", "name": "io.debezium.data.VariableScaleDecimal",
         "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
     }]  # fmt: skip

@@ -111,9 +111,6 @@ def _check_record(
     return end
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_records(
     p: cython.p_const_uchar, size: cython.longlong, count: cython.longlong, base_ms: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
