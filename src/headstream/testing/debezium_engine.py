@@ -70,8 +70,13 @@ _SETTINGS: Final = {
 class CapturedDatabase(Protocol):
     """A database that the engine can capture, such as PostgresServer."""
 
-    user: str
-    password: str
+    @property
+    def user(self) -> str:
+        """Name of a user who may replicate."""
+
+    @property
+    def password(self) -> str:
+        """Password of that user."""
 
     @property
     def port(self) -> int:
