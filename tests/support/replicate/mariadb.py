@@ -68,7 +68,8 @@ class MariaDbServer(TemporaryServer):
             "basedir": _PLACE / "usr", "datadir": directory / "data", "socket": directory / "socket", "port": self._port,
             "bind-address": HOST, "skip-name-resolve": 1, "server-id": 1,
             "log-bin": "bin", "binlog-format": "ROW", "binlog-row-image": "FULL",
-            "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
+            # Debezium's connector for MySQL asks a later one in MySQL's words, and one that calls itself MariaDB for its GTIDs.
+            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
         }  # fmt: skip
         options = [f"--{name}={value}" for name, value in settings.items()]
         libraries = f"LD_LIBRARY_PATH={_environ()['LD_LIBRARY_PATH']}"
@@ -92,7 +93,7 @@ class MariaDbEngine(DebeziumEngine):
     def __init__(self, source: MariaDbServer, kafka: tuple[str, int], directory: Path) -> None:
         settings = {
             "connector.class": "io.debezium.connector.mysql.MySqlConnector", "database.server.id": "77",
-            "database.include.list": _DATABASE, "database.ssl.mode": "disabled",
+            "database.dbname": _DATABASE, "database.include.list": _DATABASE, "database.ssl.mode": "disabled",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(directory / "history.dat"),
         }  # fmt: skip

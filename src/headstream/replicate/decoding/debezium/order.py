@@ -91,9 +91,11 @@ def change_sequences(
         for name in fields:
             found.add(found.field(name), 16)
     elif connector == "postgresql":
-        lsn = pc.subtract(found.field("lsn"), pa.array(is_read, pa.int64()))
-        before = pc.struct_field(pc.extract_regex(found.texts("sequence"), r'^\["(?P<commit>\d+)"'), "commit")
-        found.add(pc.coalesce(_whole_numbers(before), lsn), 16)
+        sequence = pc.extract_regex(found.texts("sequence"), r'^\[(?:"(?P<commit>\d+)"|null),"(?P<lsn>\d+)"\]$')
+        before, place = (_whole_numbers(pc.struct_field(sequence, name)) for name in ("commit", "lsn"))
+        # The rows of an incremental snapshot have no `lsn`.
+        lsn = pc.subtract(pc.coalesce(found.field("lsn"), place), pa.array(is_read, pa.int64()))
+        found.add(pc.coalesce(before, lsn), 16)
         found.add(lsn, 13)
         if not has_key:
             found.add(pc.if_else(pc.greater(total_order, 0xFFFFFF), 0xFFFFFF, total_order), 6, required=False)
