@@ -147,9 +147,10 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Create a group of TOPIC that starts at --at. A group that starts at first need not be created: its first consumer creates
+    """Create a group of TOPIC that starts at --at.
 
-    it. On a server, Iggy clients can join the group too.
+    A group that starts at first need not be created: its first consumer creates it. On a server, Iggy clients can join the group
+    too.
 
     \b
     Examples:

@@ -2,7 +2,7 @@
 
 send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
 receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
-acknowledge, commit the event InterceptorError
+acknowledge, commit                        the event              InterceptorError
 """
 
 from __future__ import annotations

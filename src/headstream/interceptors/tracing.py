@@ -2,11 +2,11 @@
 
     send       a span `send shop/orders` (PRODUCER), child of the current span, and its context in the headers
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's
-    process    `with tracing.process(message):`, a span around the processing With a
+    process    `with tracing.process(message):`, a span around the processing
 
-rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before an
-OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that begin a
-trace.
+With a rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before
+an OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that
+begin a trace.
 
 OpenTelemetry's names for messaging attributes are still in development; the names used here are from its version 1.27.
 """

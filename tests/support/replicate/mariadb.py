@@ -69,7 +69,8 @@ class MariaDbServer(TemporaryServer):
             "bind-address": HOST, "skip-name-resolve": 1, "server-id": 1,
             "log-bin": "bin", "binlog-format": "ROW", "binlog-row-image": "FULL",
             # Debezium's connector for MySQL asks a later one in MySQL's words, and one that calls itself MariaDB for its GTIDs.
-            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
+            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00",
+            "init-file": directory / "init.sql",
         }  # fmt: skip
         options = [f"--{name}={value}" for name, value in settings.items()]
         libraries = f"LD_LIBRARY_PATH={_environ()['LD_LIBRARY_PATH']}"

@@ -8,9 +8,9 @@
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets An offset always refers to the next
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
-message: one past the last that is done. Messages that a poll skipped belong
+An offset always refers to the next message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the

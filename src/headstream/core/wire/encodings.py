@@ -1,6 +1,7 @@
 """Encoding: how the bytes of a generation of Iggy's clients become commands, and replies become bytes.
 
-classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses     VSR in vsr/encoding.py
+classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses
+today     VSR in vsr/encoding.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 committed before         no effect; an error if a later epoch of its writer is committed
 the lock is free         this process acquires it for a moment and appends
-another process has it that process appends and removes the manifest; this process waits, and takes over if it exits
+another process has it   that process appends and removes the manifest; this process waits, and takes over if it exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 

@@ -1,8 +1,8 @@
 """The numbers of each micro-batch, joined with Spark's progress of the query.
 
-    Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch Spark reports its
+    Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch
 
-progress after the micro-batch, so the numbers are kept until then.
+Spark reports its progress after the micro-batch, so the numbers are kept until then.
 """
 
 from __future__ import annotations

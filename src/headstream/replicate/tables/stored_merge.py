@@ -1,7 +1,8 @@
-"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's. the table's
+"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's.
 
-rows have one change each fold: only complete images otherwise, or where that is not enough statistics -> join; keys that key
-updates connect are left to the driver a table of SCD type 2 without rows join to nothing, unless there are key updates
+the table's rows have one change each    fold: only complete images
+otherwise, or where that is not enough   statistics -> join; keys that key updates connect are left to the driver
+a table of SCD type 2 without rows       join to nothing, unless there are key updates
 another table of SCD type 2              statistics -> join to the stored versions; the same is left to the driver
 """
 

@@ -1,10 +1,10 @@
 """Message sets of KIP-82: messages back to back; the last message can be incomplete, and several can be compressed together.
 
     set       message*                              as a fetch returns it: cut off at the fetch's maximum size
-    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself In magic 0
+    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself
 
-the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the last
-message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
+In magic 0 the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the
+last message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
 """
 
 from __future__ import annotations
