@@ -114,20 +114,24 @@ class Fetching:
                 return partition, position
         return None
 
+    def check_generation(self, polled: Polled) -> None:
+        """Raise OffsetOutOfRangeError if a partition was purged or recreated since its first poll."""
+        partition = polled.partition
+        if self._generations.setdefault(partition, polled.generation) != polled.generation:
+            raise OffsetOutOfRangeError(
+                f"partition {partition} has been purged or recreated since offset {self._positions[partition]} was reached",
+                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
+            )
+
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
         """Add the result of a poll.
 
         Raises:
-            OffsetOutOfRangeError: the position is past the end of the partition, or the partition was purged or
-                recreated since the previous poll.
+            OffsetOutOfRangeError: the position is past the end of the partition; or see check_generation().
         """
         partition = polled.partition
         position = self._positions[partition]
-        if self._generations.setdefault(partition, polled.generation) != polled.generation:
-            raise OffsetOutOfRangeError(
-                f"partition {partition} has been purged or recreated since offset {position} was reached",
-                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
-            )
+        self.check_generation(polled)
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
