@@ -303,7 +303,7 @@ class Fetching:
         before, self._assignment = self._assignment, assignment
         for partition in list(self._positions):
             if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have had it meanwhile
-                self._end(partition)
+                self.end(partition)
         released = []
         for partition in sorted(assignment.revoked):
             dropped = next((entry[0].offset for entry in self._buffer if entry[1] == partition), None)
@@ -311,7 +311,7 @@ class Fetching:
                 self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
                 self._positions[partition] = dropped
             if not self._is_in_hand(partition):
-                self._end(partition)
+                self.end(partition)
                 released.append(partition)
         return released, sorted(assignment.partitions - self._positions.keys())
 
@@ -328,7 +328,8 @@ class Fetching:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
         return is_delivered or partition in self._handed_out or partition in self._done or partition in self._pending_seeks
 
-    def _end(self, partition: int) -> None:
+    def end(self, partition: int) -> None:
+        """Stop reading a partition."""
         if partition in self._positions:
             self._move(partition, 0)
             del self._positions[partition]
