@@ -112,7 +112,7 @@ def test_a_forked_child_has_connections_of_its_own_or_is_refused(log: hs.Client,
     log.poll(TOPIC)
     told = in_child(lambda: use_all(log))
     assert told == (
-        "ClosedError: the log was created before this process was forked. Create another one in this process"
+        "ClosedError: the log was created before this process was forked. Create another log in this process"
         if is_embedded(place)
         else "([b\"the parent's\"], ['carts', 'orders'])"
     )
@@ -222,7 +222,7 @@ def test_a_forked_child_does_not_wait_for_locks_of_the_parents_threads(log: hs.C
         for _ in range(2):
             told = in_child(lambda: use_and_close(log))
             assert told == (
-                "ClosedError: the log was created before this process was forked. Create another one in this process"
+                "ClosedError: the log was created before this process was forked. Create another log in this process"
                 if embedded
                 else "done"
             )

@@ -1,9 +1,9 @@
 """AsyncClient: the API of Client for asyncio.
 
 An embedded log answers in microseconds, but disk I/O can be slow and consumers block, so calls run in threads:
-one for the client and one for each producer and consumer. No thread is used if a result is available at once (room in a batch, a
-buffered message). A cancelled call ends before its cancellation propagates, so that nothing keeps
-running in the background; if the server does not answer, the connection is dropped after two seconds.
+one for the client and one for each producer and consumer. No thread is used if a result is available immediately (room in a
+batch, a buffered message). A cancelled call ends before its cancellation propagates, so that nothing keeps running in the
+background; if the server does not answer, the connection is dropped after two seconds.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class AsyncClient:
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
             decode: See Client.consumer().
-            options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and may be coroutine
+            options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and can be coroutine
                 functions, which are awaited; they must not use the consumer that calls them.
         """
         callbacks = LoopCallbacks(check_consumer_options(options))
@@ -252,7 +252,7 @@ class AsyncClient:
     def _poll_kept(
         self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
     ) -> list[ReceivedMessage]:
-        """Return what cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
+        """Return the messages that cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
         if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
             return poll()

@@ -35,7 +35,7 @@ def test_every_name_of_the_client_is_there() -> None:
         "raise_again",
         "close_soon",
         "wait_for",
-        "wait_for_space",
+        "wait_for_room",
         "watch",
     }
     inner = {

@@ -161,7 +161,7 @@ class _AsyncReading(Generic[_Reader]):
         await self._worker.run(functools.partial((await self._opened()).retry, delay=delay, reason=reason), message)
 
     async def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message; see Consumer.reject()."""
+        """Reject a message; see Consumer.reject()."""
         await self._worker.run(functools.partial((await self._opened()).reject, reason=reason), message)
 
     async def extend(self, message: Message, lease: DelayInput) -> None:
