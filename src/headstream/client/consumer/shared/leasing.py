@@ -211,9 +211,10 @@ class Leasing:
                 partition_generation=generation,
                 pause_rule=self._policy.retry.pause_rule,
             )
-        except OffsetOutOfRangeError:
+        except (OffsetOutOfRangeError, PartitionNotFoundError) as error:
             self.holding.drop(partition, generation)
-            return LeaseLostError("the partition was purged, with the leased messages", where=where)
+            gone = "purged" if isinstance(error, OffsetOutOfRangeError) else "deleted"
+            return LeaseLostError(f"the partition was {gone}, with the leased messages", where=where)
         refused = settled.refused
         self._has_to_release = self._has_to_release or settled.paused_us > 0
         if not refused:
