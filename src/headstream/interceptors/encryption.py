@@ -51,12 +51,7 @@ class Encryption(Interceptor):
     """Skipping this interceptor would send the payload in clear."""
 
     def __init__(
-        self,
-        keys: Mapping[str, bytes],
-        *,
-        current: str | None = None,
-        authenticate: Iterable[str] = (),
-        required: bool = False,
+        self, keys: Mapping[str, bytes], *, current: str | None = None, authenticate: Iterable[str] = (), required: bool = False
     ) -> None:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

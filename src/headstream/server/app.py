@@ -208,10 +208,7 @@ class ServerApp:
                 stored = self._runtime() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 files = make_self_signed(stored / QUIC_CERTIFICATE, stored / _QUIC_KEY)
             settings = QuicSettings(
-                files=files,
-                max_connections=config.tcp.max_connections,
-                idle_s=config.quic_idle_s,
-                limits=config.tcp.limits,
+                files=files, max_connections=config.tcp.max_connections, idle_s=config.quic_idle_s, limits=config.tcp.limits
             )
             self._quic = QuicServer(self.dispatcher, workers, settings, budget, admission)
         self.quic_address = self._quic.start(address)

@@ -82,12 +82,7 @@ class Redrive:
     """
 
     def __init__(
-        self,
-        log: Client,
-        topic: str,
-        where: str | None = None,
-        per_second: float | None = None,
-        on_filter_error: str = "skip",
+        self, log: Client, topic: str, where: str | None = None, per_second: float | None = None, on_filter_error: str = "skip"
     ) -> None:
         self._log = log
         self._topic = topic

@@ -115,12 +115,7 @@ class FrameBuffer:
     )
 
     def __init__(
-        self,
-        *,
-        is_request: bool,
-        pool: FrameBufferPool | None = None,
-        most_bytes: int = MAX_FRAME_BYTES,
-        finds_vsr: bool = False,
+        self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES, finds_vsr: bool = False
     ) -> None:
         self._finds_vsr = finds_vsr
         self.is_vsr = False

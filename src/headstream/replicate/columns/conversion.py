@@ -37,12 +37,7 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
 }
 _WIDE: Final = Context(prec=MAX_PRECISION)
-_FIXED: Final[dict[str, pa.DataType]] = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-}
+_FIXED: Final[dict[str, pa.DataType]] = {"int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64()}
 _LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),

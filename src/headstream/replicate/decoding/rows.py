@@ -344,11 +344,7 @@ def _check_partitions(
 
 
 def _check_rows(
-    faults: Faults,
-    source_rows: RowNumbers,
-    keys: list[tuple[str, pa.Array, pa.Array]],
-    operations: pa.Array,
-    sequences: pa.Array,
+    faults: Faults, source_rows: RowNumbers, keys: list[tuple[str, pa.Array, pa.Array]], operations: pa.Array, sequences: pa.Array
 ) -> None:
     """Reject the rows with an invalid key (new or old), an unknown operation or an invalid change sequence."""
 

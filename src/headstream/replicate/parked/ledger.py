@@ -294,11 +294,7 @@ class Ledger:
         return self._select("state = 'releasing' AND release = ?", (number,))
 
     def finish_release(
-        self,
-        number: int,
-        again: Iterable[ParkedBatch] = (),
-        marks: Mapping[str, str] | None = None,
-        also: Record = no_record,
+        self, number: int, again: Iterable[ParkedBatch] = (), marks: Mapping[str, str] | None = None, also: Record = no_record
     ) -> None:
         """End a release that has been applied to its tables.
 

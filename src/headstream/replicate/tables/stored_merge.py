@@ -158,12 +158,7 @@ class StoredMerge:
 
 
 def _plan_fold(
-    changes: SparkChanges,
-    names: Sequence[str],
-    schema: TableSchema,
-    table: Scd1Table,
-    merges: MergeState,
-    columns: Sequence[str],
+    changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd1Table, merges: MergeState, columns: Sequence[str]
 ) -> FoldTask | None:
     """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
     statistics, state = changes.statistics, merges.state
@@ -207,12 +202,7 @@ def _plan_join(
 
 
 def _plan_history(
-    changes: SparkChanges,
-    names: Sequence[str],
-    schema: TableSchema,
-    table: Scd2Table,
-    merges: MergeState,
-    columns: Sequence[str],
+    changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd2Table, merges: MergeState, columns: Sequence[str]
 ) -> HistoryTask:
     """Return the task that joins changes to the table's versions, all of them."""
     loads, settings = merges.state.loads, schema.settings

@@ -80,11 +80,7 @@ def wants_binary(request: BaseRequest) -> bool:
 
 
 async def read_body(
-    request: BaseRequest,
-    most_bytes: int,
-    most_s: float,
-    hold: Callable[[int], Awaitable[None]],
-    most_binary_bytes: int = 0,
+    request: BaseRequest, most_bytes: int, most_s: float, hold: Callable[[int], Awaitable[None]], most_binary_bytes: int = 0
 ) -> bytes:
     """Return a request's JSON body, or a binary one where that is accepted.
 

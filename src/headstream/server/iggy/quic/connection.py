@@ -72,11 +72,7 @@ class QuicClient:
     """One client over QUIC."""
 
     def __init__(
-        self,
-        shared: SharedQuic,
-        connection: BoundedQuicConnection,
-        address: tuple[str, int],
-        loop: asyncio.AbstractEventLoop,
+        self, shared: SharedQuic, connection: BoundedQuicConnection, address: tuple[str, int], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._shared = shared
         self._connection = connection

@@ -254,9 +254,7 @@ class QuicServer:
             return
         self._begun += 1
         connection = BoundedQuicConnection(
-            configuration=self._configuration,
-            original_destination_connection_id=original_id,
-            retry_source_connection_id=retry_id,
+            configuration=self._configuration, original_destination_connection_id=original_id, retry_source_connection_id=retry_id
         )
         client = QuicClient(self, connection, address, self._loop)
         self._clients[client] = set()
