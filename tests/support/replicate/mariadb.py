@@ -93,7 +93,7 @@ class MariaDbEngine(DebeziumEngine):
     def __init__(self, source: MariaDbServer, kafka: tuple[str, int], directory: Path) -> None:
         settings = {
             "connector.class": "io.debezium.connector.mysql.MySqlConnector", "database.server.id": "77",
-            "database.dbname": _DATABASE, "database.include.list": _DATABASE, "database.ssl.mode": "disabled",
+            "database.dbname": _DATABASE, "database.include.list": _DATABASE, "schema.include.list": "", "database.ssl.mode": "disabled",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(directory / "history.dat"),
         }  # fmt: skip
