@@ -107,7 +107,7 @@ def connect_async(url: str | None = None, *, interceptors: Any = (), **options: 
 def _find_interceptors(given: Any) -> Chain | None:
     """Return the chain of the given interceptors and the environment's, None if there are none."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidOptionError(f"interceptors is {given!r}", advice="Give a list of objects")
+        raise InvalidOptionError(f"interceptors is {given!r}", advice="Pass a list of objects")
     found = list(given)
     if text := os.environ.get(INTERCEPTORS_VARIABLE):
         from headstream.interceptors.by_name import make_interceptors
@@ -141,7 +141,7 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
 def _parse(url: str | None) -> tuple[str, SplitResult]:
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
-        raise InvalidUrlError("no URL given", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
+        raise InvalidUrlError("no URL given", advice=f"Pass one ({_KINDS}), or set {URL_VARIABLE}")
     try:
         parts = split_url(text)
     except ValueError as error:
@@ -210,7 +210,7 @@ def _directory(text: str, parts: SplitResult) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         absolute = Path(unquote(parts.netloc) + path).expanduser().absolute()
-        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Three slashes: {absolute.as_uri()}")
+        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Write three slashes: {absolute.as_uri()}")
     if "\0" in path:
         raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Use a directory")
     return path

@@ -34,7 +34,7 @@
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError a directory that contains other files
-    │   ├── LogVersionError written by a newer Headstream, or by a too old one
+    │   ├── LogVersionError written by a newer Headstream, or by one that is too old
     │   ├── LogLockedError                       another process has it open for writing
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
@@ -192,7 +192,7 @@ class WaitTimeoutError(HeadstreamError, TimeoutError):
 
 
 class ServerUnreachableError(HeadstreamError):
-    """A server cannot be reached, or the connection to it broke; nothing was done unless it is an OutcomeUnknownError."""
+    """No server was reached, or the connection broke; the request had no effect unless this is an OutcomeUnknownError."""
 
 
 class OutcomeUnknownError(ServerUnreachableError):
@@ -224,7 +224,7 @@ class SerializerError(HeadstreamError):
 
 
 class RebalancedError(HeadstreamError):
-    """A consumer commits a partition that another member of its group owns by now; nothing is committed there."""
+    """A consumer commits a partition that another member of its group now owns; no offset is committed there."""
 
 
 class LeaseLostError(RebalancedError):

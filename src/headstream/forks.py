@@ -37,11 +37,13 @@ def register_for_forks(one: Forkable) -> None:
 
 def closed_by_fork(subject: str) -> ClosedError:
     """Return the error of an object that belongs to the parent."""
-    return ClosedError(f"the {subject} was created before this process was forked", advice="Create another one in this process")
+    return ClosedError(
+        f"the {subject} was created before this process was forked", advice=f"Create another {subject} in this process"
+    )
 
 
 def close_copy(link: socket.socket) -> None:
-    """Close a child's copy of a socket at once, even if a file of it is open; the parent's connection stays."""
+    """Close a child's copy of a socket immediately, even if a file of it is open; the parent's connection stays."""
     with suppress(OSError):
         descriptor = link.detach()
         if descriptor >= 0:

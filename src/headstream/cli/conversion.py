@@ -1,4 +1,4 @@
-"""`headstream convert`: converts a file of messages to another dialect, and reports what would be lost.
+"""`headstream convert`: converts a file of messages to another dialect, and reports the losses.
 
 Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
 """
@@ -83,7 +83,7 @@ def _recognize(data: bytes) -> str:
     found = recognize(data, 0)
     name = {"binary-sent": "binary"}.get(found.dialect, found.dialect)
     if name not in _READ:
-        raise InvalidOptionError(f"the input looks like {name}", where="--from", advice=f"Name one of {', '.join(_READ)}")
+        raise InvalidOptionError(f"the input looks like {name}", where="--from", advice=f"Specify one of {', '.join(_READ)}")
     return name
 
 

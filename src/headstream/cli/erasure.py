@@ -83,7 +83,7 @@ def erase(
 
 
 def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
-    """Return the places that can still have the messages' bytes, most certain first."""
+    """Return the places that can still contain the messages' bytes, the most certain first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -136,7 +136,7 @@ class _ProgressBar:
         self._update: Callable[..., None] | None = None
 
     def show(self, step: str, done: int, total: int) -> None:
-        """Show how much of a step is done."""
+        """Show the progress of a step."""
         if not sys.stderr.isatty():
             return
         if self._update is None:

@@ -64,7 +64,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
 
 @contextmanager
 def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that shows downloaded jars and bytes on a terminal, or None if there is no terminal."""
+    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is none."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

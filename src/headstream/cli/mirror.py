@@ -71,7 +71,7 @@ def mirror(
 
     Keys, headers, ids, times and states are kept; missing topics are created. After any interruption the same command
     continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second signal
-    ends it at once, which is safe. Do not run two mirrors of the same logs and topics at the same time.
+    ends it immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
 
     Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
@@ -172,7 +172,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and let the second signal end the program at once."""
+    """Make the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second signal end the program immediately."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

@@ -77,7 +77,7 @@ def run_postgres_demo(console: Console) -> None:
 
 
 def _change(console: Console, source: PostgresServer, server: LocalServer) -> None:
-    """Let Debezium send a snapshot and some changes."""
+    """Make Debezium send a snapshot and some changes."""
     console.print(
         f"[bold]2. Debezium[/] sends its changes to Headstream's listener for Kafka's clients, port {server.kafka_address[1]}"
     )

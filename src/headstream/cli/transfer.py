@@ -65,7 +65,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 
     The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
     message twice; when FILE has grown, it imports the new lines. With -, standard input is first read completely into a
-    temporary file; its progress is not saved, so repeating the command sends everything again.
+    temporary file; its progress is not saved, so repeating the command sends all messages again.
 
     A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
 

@@ -1,4 +1,4 @@
-"""Client: what hs.connect() returns, over any transport."""
+"""Client: the result of hs.connect(), over any transport."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options stay, None switches an option off.
+        """Change options of a topic, and return it; omitted options are unchanged, and None disables an option.
 
         Old messages are deleted in the background in units of files, except the active file: up to one file per partition is
         retained beyond the limit.
@@ -294,10 +294,10 @@ class Client:
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
                 summary_headers: Names of at most 8 headers, a list or separated by commas. Their values are summarized for each
-                    file that is no longer written, so that filters skip files without a value that they look for.
+                    file that is no longer written, so that filters skip files that lack the searched value.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether nothing is removed, in any way.
+                legal_hold: Whether no message is removed by any operation.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -400,8 +400,8 @@ class Client:
                 values instead of payloads.
             linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends it as soon as
                 possible.
-            batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
-            batch_count: A batch with this many messages is sent at once.
+            batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
+            batch_count: A batch with this many messages is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
             delivery_timeout_ms: How long to retry a message, through broken connections and restarts of the server,
                 milliseconds or a timedelta, at most an hour; then it fails, and an error carries it.
@@ -490,14 +490,14 @@ class Client:
         """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
 
         The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of
-        another process wait until the first has none left.
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of another
+        process wait until the first process has no consumers.
 
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics are read
                 while they exist; topics created later are read from their first message.
             decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                One that cannot be decoded raises SerializerError, and again until seek() skips it.
+                A payload that cannot be decoded raises SerializerError, on each call until seek() skips it.
             options: group: Commit the offsets of this group, or with
                 name: of this single consumer; with neither, nothing is committed.
                 partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
@@ -567,7 +567,7 @@ class Client:
         Args:
             partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
                 newest of all partitions.
-            start: An offset, `first`, `last` (the newest ones), `next` (the consumer's committed offset), a time, how long
+            start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, how long
                 ago, or a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; fewer are returned beyond 64 MiB per partition.
             states: States to return; other messages are skipped. None returns all.
@@ -575,7 +575,7 @@ class Client:
                 messages are examined until there are `count` that match.
             on_filter_error: How a message is treated to which it cannot be applied: `skip`, `deliver` or `raise`.
             consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
-            auto_commit: Whether to commit the returned messages for the consumer at once.
+            auto_commit: Whether to commit the returned messages for the consumer immediately.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -590,7 +590,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
+            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -634,7 +634,7 @@ class Client:
         """
         committer = committer_of(group, name)
         if committer is None:
-            raise InvalidOptionError("the owner of the offsets is missing", advice="Give the name of a group, or name=")
+            raise InvalidOptionError("the owner of the offsets is missing", advice="Pass the name of a group, or name=")
         transport = self._open_transport()
         return transport.offsets.committed(find_topic_name(transport, topic), committer)
 

@@ -44,6 +44,6 @@ def until_closed_s() -> float | None:
 
 
 def limited(timeout_s: float) -> float:
-    """Return a timeout of a request, seconds, cut to what closing() leaves."""
+    """Return a timeout of a request, seconds, limited to the remaining time of closing()."""
     until_s = _until.get()
     return timeout_s if until_s is None else min(timeout_s, max(_LEAST_S, until_s - time.monotonic()))

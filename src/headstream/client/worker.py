@@ -67,9 +67,9 @@ class Worker:
         return await self.take(functools.partial(call, *args, **kwargs), None)
 
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
-        """Run a call in the thread that takes messages; a cancellation loses none of them.
+        """Run a call in the thread that takes messages; a cancellation loses no message.
 
-        The next call begins when this one is over: a commit, for example, never includes messages that are put back.
+        The next call begins when this call has ended: a commit, for example, never includes messages that are put back.
 
         Args:
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.

@@ -70,8 +70,8 @@ class App:
             produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
                 result that is a Message keeps its own key, headers and id, and None is not sent.
             concurrency: Number of members that the group gets from this program, and of partitions processed at the same time.
-            decode: The decoder of payloads; by default the annotation of the parameter says it.
-            encode: The encoder of results; by default the annotation of the result says it.
+            decode: The decoder of payloads; by default as in the parameter's annotation.
+            encode: The encoder of results; by default as in the result's annotation.
             options: As for Client.consumer(), with a `group`.
 
         Raises:
@@ -80,15 +80,15 @@ class App:
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
         if group is None:
-            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Give group=, as in group="billing"')
+            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Set group=, as in group="billing"')
         if check_whole("concurrency", concurrency) < 1:
-            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Give a number from 1 on")
+            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Pass a number of at least 1")
         for other in self._handlers:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
                     f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
-                    advice="They would share the messages: give another group",
+                    advice="They would share the messages: set another group",
                 )
 
         def register(function: _F) -> _F:
@@ -172,7 +172,7 @@ class App:
         """Wait until the groups of all handlers have committed every message of their topics, dead letters included.
 
         Args:
-            timeout_ms: How long at most, milliseconds or a timedelta.
+            timeout_ms: Maximum wait, milliseconds or a timedelta.
 
         Raises:
             WaitTimeoutError: a group still has messages.
@@ -185,7 +185,7 @@ class App:
             _raise_failure(self._tasks)
             checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
-                raise WaitTimeoutError(f"{left} is not committed", advice="Give a longer timeout_ms")
+                raise WaitTimeoutError(f"{left} is not committed", advice="Set a longer timeout_ms")
             if left:
                 await asyncio.sleep(_CHECK_EVERY_S)
 

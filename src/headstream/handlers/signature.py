@@ -46,7 +46,9 @@ class _Header:
         if value is None:
             if self.default is _NO_DEFAULT:
                 raise HeaderError(
-                    f"the message has no header {self.key!r}", where=place, advice="Give the parameter a default, as `= None`"
+                    f"the message has no header {self.key!r}",
+                    where=place,
+                    advice="Add a default to the parameter, such as `= None`",
                 )
             return self.default
         if self.kind is not None and not isinstance(value, self.kind):
@@ -98,7 +100,7 @@ class Signature:
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InvalidInputError("only named parameters can be filled", advice="Leave out *, ** and / in the signature")
+            raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
                 "it has no annotation",
@@ -205,11 +207,11 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
     if not is_typed and get_origin(kind) is None:
         raise InvalidInputError(
             f"{getattr(kind, '__name__', kind)!r} is not a payload type",
-            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or give decode= or encode=",
+            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
         )
     try:
         return msgspec(kind)
     except MissingExtraError:
         return pydantic(kind)
     except (TypeError, RuntimeError, NameError) as error:
-        raise InvalidOptionError(f"{kind} cannot be a payload: {error}", advice="Give decode= or encode=") from error
+        raise InvalidOptionError(f"{kind} cannot be a payload: {error}", advice="Set decode= or encode=") from error

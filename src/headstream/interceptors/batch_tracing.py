@@ -1,4 +1,4 @@
-"""BatchTracing: spans of batches, whose messages come from many traces (OpenTelemetry).
+"""BatchTracing: spans of batches, whose messages belong to many traces (OpenTelemetry).
 
     send shop/orders        made by the sender's Tracing, in the header `traceparent`
       append shop/orders    of a server, in the trace of each message: until the batch is written

@@ -82,7 +82,7 @@ class Chain:
         return bool(self._acknowledged)
 
     def remember_loop(self) -> None:
-        """Note the event loop that this thread works for; see LoopBridge."""
+        """Record the event loop for which this thread works; see LoopBridge."""
         self._bridge.remember_loop()
 
     def send(self, message: Message) -> Message:
@@ -151,7 +151,7 @@ class Chain:
 
 def _steps_of(interceptor: object) -> list[_Step]:
     if isinstance(interceptor, type):
-        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Give an instance of it")
+        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of it")
     name = interceptor_name(interceptor)
     policy, dead_letter = check_policy(
         interceptor, getattr(interceptor, "on_error", ErrorPolicy.RAISE), getattr(interceptor, "dead_letter", None)
@@ -169,7 +169,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
 
 
 def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
-    """Return a function that returns whether a message can skip these steps; None if it has to pass them."""
+    """Return a function that returns whether a message can skip these steps; None if it must pass through them."""
     if not steps:
         return lambda _: True
     return steps[0].skips if len(steps) == 1 else None

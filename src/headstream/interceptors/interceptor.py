@@ -32,7 +32,8 @@ class ErrorPolicy(enum.StrEnum):
 
 
 class Interceptor:
-    """Sees and changes the messages of a client. Override what you need, as `def`, or as `async def` for connect_async().
+    """Sees and changes the messages of a client. Override the methods that you need, as `def`, or as `async def` for
+    connect_async().
 
     Any object that has one of these methods is an interceptor; this class adds their types and the default policy.
 
@@ -151,6 +152,6 @@ def check_policy(interceptor: object, on_error: object, dead_letter: object) -> 
     if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
         raise InvalidOptionError(
             f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
-            advice='Give both on_error="dead_letter" and dead_letter="stream/topic", or neither',
+            advice='Set both on_error="dead_letter" and dead_letter="stream/topic", or neither',
         )
     return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

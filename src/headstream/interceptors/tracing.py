@@ -171,7 +171,7 @@ class Tracing(Interceptor):
 def _reader_of(context: Any) -> Callable[[], Any]:
     """Return a function that returns the current context, from the module `opentelemetry.context`.
 
-    Each message asks it, so where the context is kept in a context variable, as by default, that is read directly.
+    It is used for each message, so if the context is in a context variable, as by default, the variable is read directly.
     """
     from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 

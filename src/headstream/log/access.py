@@ -35,7 +35,7 @@ class LogAccess(Protocol):
 
     @property
     def passing(self) -> threading.Lock:
-        """Held during a pass that rewrites segments: each removes what another has begun."""
+        """Held during a pass that rewrites segments, since each pass removes files that another has begun."""
 
     @property
     def identity(self) -> str | None:
@@ -71,7 +71,7 @@ class LogAccess(Protocol):
         """Wake all waiters of a partition."""
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:
-        """Note that segments of a partition were removed or replaced."""
+        """Record that segments of a partition were removed or replaced."""
 
     def count_removal(self, removal: Removal) -> None:
         """Add a removal of marked messages to the process's total."""

@@ -8,7 +8,7 @@ create       in one transaction, directories first: a topic in the catalog has i
     groups       Iggy's clients create a group before it is read
 
 A topic's number is its identity: a process that follows a purged topic's old directory finds it missing, and a Spark
-checkpoint finds another number. The old name of a renamed stream or topic is unknown at once, also to waiting polls.
+checkpoint finds another number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls.
 The catalog's transaction is the moment of each change. A crash after it leaves a directory without a catalog row: a
 purged topic's is never reused, a partition's is emptied before reuse.
 """
@@ -109,7 +109,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000."""
+    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000 partitions."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)

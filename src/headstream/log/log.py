@@ -119,7 +119,7 @@ class Log:
 
         Args:
             identity: The UUID of a created log.
-            briefly: Whether the lock is held for a moment: other writers wait for its release.
+            briefly: Whether the lock is held only briefly, so that other writers wait for its release.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -197,13 +197,13 @@ class Log:
         """The states of its messages; call snapshot() first."""
         self._check_open()
         if self._states is None:
-            raise AssertionError("snapshot() comes first")
+            raise AssertionError("snapshot() must be called first")
         return self._states
 
     def _writable_catalog(self) -> Catalog:
         self._check_open()
         if self._catalog is None or not self._is_writer:
-            raise AssertionError("start_writing() comes first")
+            raise AssertionError("start_writing() must be called first")
         return self._catalog
 
     @contextmanager
@@ -298,7 +298,7 @@ class Log:
             return partition
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:
-        """Note that segments of a partition were removed or replaced."""
+        """Record that segments of a partition were removed or replaced."""
         with self._lock:
             removed = self._removed.setdefault(topic.number, {})
             removed[number] = removed.get(number, 0) + 1

@@ -1,7 +1,7 @@
 """Opening logs: one directory is one shared Log in a process.
 
 Two users of one directory in one process share one writer, and see each other's messages at
-once. The Log closes when the last of them has closed it. A forked child cannot use its parent's Log: it opens another one.
+once. The Log closes when the last of them has closed it. A forked child cannot use its parent's Log: it opens another Log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
     Args:
         directory: It can be missing or empty; the first write creates it.
         segment_bytes: Size at which a new segment is begun, 256 MiB by default.
-        group_access: Access of the directory's group to a log that is created here: none, read or write.
+        group_access: Access of the directory's group to a newly created log: none, read or write.
 
     Raises:
         NotALogError: the directory contains other files.

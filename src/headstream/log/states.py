@@ -110,7 +110,7 @@ class MessageStates:
         return available if found is None else min(found, available)
 
     def _known_runs(self, topic: TopicRecord, number: int) -> OffsetRanges:
-        """Return the runs of a partition, with their lock held; this process keeps them up to date while it is the writer."""
+        """Return the runs of a partition, with their lock held; this process updates them while it is the writer."""
         if not self._catalog.is_writer and self._runs_changes != (changes := self._catalog.changes()):
             self._runs.clear()
             self._runs_changes = changes
@@ -145,7 +145,7 @@ class MessageStates:
         return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
-        """Set the state of messages; when this returns, it is done and synced.
+        """Set the state of messages, synced before the method returns.
 
         Args:
             change: The new state with reason, author and time; its offset is ignored.
@@ -292,18 +292,18 @@ class PartitionStates:
         self._number = number
 
     def next_exception(self, from_offset: int) -> int | None:
-        """Return what MessageStates.next_exception() does."""
+        """Return the result of MessageStates.next_exception()."""
         return self._states.next_exception(self._topic, self._number, from_offset)
 
     def next_wanted(self, from_offset: int, states: frozenset[int]) -> int | None:
-        """Return what MessageStates.next_wanted() does."""
+        """Return the result of MessageStates.next_wanted()."""
         return self._states.next_wanted(self._topic, self._number, from_offset, states)
 
     def renew(self, follower: PartitionFollower) -> None:
         """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
 
-        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
-        them, and no row marks them any longer.
+        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: these still
+        contain the messages, and no row marks them any longer.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

@@ -53,7 +53,7 @@ def limit_series(
     """Return at most MOST_SERIES series, and one series for the remaining values, since collectors are slow with many series.
 
     Args:
-        series: The series; those to be kept come first. For counters the order must be stable, since a sum that becomes smaller
+        series: The series; the series to keep are first. For counters the order must be stable, since a sum that becomes smaller
             looks like a restart.
         others: Label values of the series for the remaining values.
     """

@@ -3,8 +3,8 @@
 The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names
 stay, so that a collector that exports to Prometheus produces the same series. The unit is derived from the name.
 
-OpenTelemetry's variables say where to and how: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME,
-OTEL_METRIC_EXPORT_INTERVAL, and the related variables.
+OpenTelemetry's variables set the address and protocol: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS,
+OTEL_SERVICE_NAME, OTEL_METRIC_EXPORT_INTERVAL, and the related variables.
 """
 
 from __future__ import annotations

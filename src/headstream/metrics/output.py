@@ -26,7 +26,7 @@ class MetricsOutput:
     """Writes the metrics of a job to a file, and sends them over OTLP.
 
     Args:
-        service: The job's name for OTLP, unless OpenTelemetry's variables say it.
+        service: The job's name for OTLP, unless OpenTelemetry's variables contain it.
         file: None for none.
         write_text: Receives the metrics in the OpenMetrics format, and whether they are the last; None for nothing.
 

@@ -47,7 +47,7 @@ class MirrorOptions:
     Args:
         topics: `stream/topic` or patterns of it; all topics by default. Topics created later are copied too.
         route: Returns the destination's topic of a message, or None to leave it out; by default the source's topic.
-        once: Whether to end when the messages that were there at the start are copied.
+        once: Whether to end when the messages that existed at the start are copied.
         bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
         checkpoint_s: How often to commit, seconds; messages sent in between are read back after a kill.
         states: `keep` copies messages in any state, with their states; `available` leaves out messages in other states, for
@@ -88,7 +88,7 @@ class MirrorStats:
         missed: Offsets that the source had dropped before they were read, by retention or compaction.
         bytes: Payload and key bytes sent.
         lag: Topic -> number of messages of the source not read yet.
-        behind_s: Age of the message read last when it was read, seconds; 0 if nothing is left.
+        behind_s: Age of the last read message at the time of reading, seconds; 0 if no message is left.
     """
 
     copied: int = 0
@@ -157,7 +157,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Give another log, or a route")
+            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False

@@ -123,7 +123,7 @@ class TargetTopic:
                         self._places[hop] = message.partition, message.offset
 
     def has(self, hop: Hop) -> bool:
-        """Return whether a message of the source is already there."""
+        """Return whether a message of the source already exists there."""
         runs = self._there.get((hop.topic, hop.partition, hop.generation))
         return runs is not None and hop.offset in runs
 
@@ -144,7 +144,7 @@ class TargetTopic:
             self._states.append((receipt, int(message.state)))
 
     def restore_state(self, message: ReceivedMessage, hop: Hop) -> None:
-        """Set the state of a message that already exists there: a killed mirror may not have set it."""
+        """Set the state of a message that already exists there: a killed mirror has possibly not set it."""
         place = self._places.get(hop)
         if place is not None:
             self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)

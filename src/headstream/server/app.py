@@ -95,7 +95,7 @@ class ServerApp:
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of commands, after start()."""
         if self._dispatcher is None:
-            raise AssertionError("start() comes first")
+            raise AssertionError("start() must be called first")
         return self._dispatcher
 
     async def start(self) -> None:
@@ -155,10 +155,10 @@ class ServerApp:
         note(
             logging.INFO,
             "ready",
-            tcp=self._spell(self.tcp_address),
-            http=self._spell(self.http_address),
-            quic=self._spell(self.quic_address),
-            kafka=self._spell(self.kafka_address),
+            tcp=self._format_address(self.tcp_address),
+            http=self._format_address(self.http_address),
+            quic=self._format_address(self.quic_address),
+            kafka=self._format_address(self.kafka_address),
             data=config.data,
         )
 
@@ -384,5 +384,5 @@ class ServerApp:
         return secret
 
     @staticmethod
-    def _spell(address: Address | None) -> str | None:
+    def _format_address(address: Address | None) -> str | None:
         return None if address is None else str(address)

@@ -124,10 +124,10 @@ class DebeziumEngine(TemporaryServer):
     def flush(self) -> None:
         """Return when everything that the source has committed is sent; a row of the table `headstream_marks` shows it.
 
-        An engine that ended, as when it lost its listener, is started again.
+        An engine that has ended, for example without its listener, is restarted.
 
         Raises:
-            EnvironmentSetupError: it is not sent in time, or the engine ends again and again; the text has the end of its log.
+            EnvironmentSetupError: it is not sent in time, or the engine ends repeatedly; the text has the end of its log.
         """
         marks = self._home() / _MARKS
         first = int(self._source.execute(self._mark))

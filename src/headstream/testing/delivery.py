@@ -65,7 +65,7 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 
     Args:
         count: Number of batches, from 1; some can be empty.
-        seed: Seed of random cuts; None: batches of equal size, give or take one.
+        seed: Seed of random cuts; None: batches whose sizes differ by at most one.
 
     Raises:
         InvalidInputError: the count is below 1.

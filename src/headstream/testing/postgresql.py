@@ -89,7 +89,7 @@ class PostgresServer(TemporaryServer):
         return f"jdbc:postgresql://{HOST}:{self.port}/{_NAME}"
 
     def execute(self, sql: str) -> str:
-        """Run statements and return their output: a line per row, columns separated by `|`. Each commits unless they say BEGIN.
+        """Run statements and return their output: a line per row, columns separated by `|`. Each commits, except after BEGIN.
 
         Raises:
             InvalidInputError: a statement failed; the text has the server's reason.
@@ -113,7 +113,7 @@ class PostgresServer(TemporaryServer):
         if ran.returncode != 0:
             raise EnvironmentSetupError(
                 f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
-                advice="Name a directory that the server's user can reach, or omit it to use the directory of temporary files",
+                advice="Specify a directory that the server's user can reach, or omit it to use the directory of temporary files",
             )
         (directory / "password").unlink()
 

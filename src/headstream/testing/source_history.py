@@ -6,7 +6,7 @@
                   update without changes, change of the primary key (to a new key or a vacated one),
                   delete, delete and re-insert of one key within the transaction
     alterations   version v of n of a table begins at transaction v/n, with an insert into it;
-                  rows retain the columns of the new version and get null for added ones
+                  rows retain the columns of the new version and get null for added columns
 
 The history is independent of messages: `source_capture` encodes its changes as messages.
 """
@@ -100,7 +100,7 @@ class _TableState:
         self._changeable = [(name, maker) for name, maker in self._makers if maker is not None]
 
     def alter(self) -> None:
-        """Switch to the table's next version: every row gets its columns, null for added ones."""
+        """Switch to the table's next version: every row gets its columns, and null for added columns."""
         self.version += 1
         self._begin_version()
         self.rows = {key: {name: row.get(name) for name, _ in self._makers} for key, row in self.rows.items()}

@@ -37,10 +37,10 @@ _LOG_NAME: Final = "server.log"
 class TemporaryServer:
     """A program with a separate directory, running from start() to stop() or within a `with` statement.
 
-    A subclass says how its directory is prepared, how the program is called, and when it is ready.
+    A subclass defines how its directory is prepared, how the program is called, and when it is ready.
 
     Args:
-        title: What it is, in errors, as `Kafka broker`.
+        title: The program's name in errors, as `Kafka broker`.
         parent: Directory in which the program's directory is created; None for the directory of temporary files.
         start_seconds: Timeout of a start, seconds.
     """
@@ -93,7 +93,7 @@ class TemporaryServer:
         return self
 
     def stop(self) -> None:
-        """End it at once and remove its data; does nothing if it was not started."""
+        """End it immediately and remove its data; does nothing if it was not started."""
         directory, self._directory = self._directory, None
         self._end(b"")
         if directory is not None:

@@ -177,7 +177,7 @@ def test_a_commit_that_the_store_rejects_without_having_one_is_tried_again(
     checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
     with monkeypatch.context() as patch:
         patch.setattr(StoreFiles, "create", lambda *_: False)  # S3: 409, another request for the object is not finished
-        with pytest.raises(StorageError, match="has none there"):
+        with pytest.raises(StorageError, match="has no other commit in its place"):
             save(checkpoint_store, 1)
     save(checkpoint_store, 2)
     CheckpointReader(place, tmp_path / "read").refresh()

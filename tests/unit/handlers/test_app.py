@@ -244,5 +244,5 @@ def test_consume_rejects_invalid_options(options: dict[str, Any], error: str) ->
 def test_consume_rejects_a_second_handler_of_a_group() -> None:
     app = hs.App()
     app.consume("shop/orders", group="billing")(lambda: None)
-    with pytest.raises(hs.InvalidOptionError, match="give another group"):
+    with pytest.raises(hs.InvalidOptionError, match="set another group"):
         app.consume(["bank/*", "shop/orders"], group="billing")

@@ -31,8 +31,8 @@ class Late(Interceptor):
 @pytest.mark.parametrize(
     ("interceptors", "text"),
     [
-        ("tracing", "Give a list"),
-        (7, "Give a list"),
+        ("tracing", "Pass a list"),
+        (7, "Pass a list"),
         ([object()], "has none of on_send"),
         ([Interceptor()], "has none of on_send"),
         ([Stamp], "is a class"),

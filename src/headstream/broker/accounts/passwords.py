@@ -2,7 +2,7 @@
 
     kept    bcrypt(base64(sha256(password)))
 
-bcrypt takes 72 bytes without NUL, a password has up to 100 arbitrary bytes: so its digest is hashed instead. Hashing and
+bcrypt takes 72 bytes without NUL, but a password has up to 100 arbitrary bytes, so its digest is hashed. Hashing and
 checking intentionally cost tens of milliseconds and release the interpreter's lock: run them on a worker thread.
 
 Kafka's clients log in with each of their connections, and each client opens several connections to a server. A password that

@@ -123,7 +123,7 @@ class Rights:
         self._check("send", stream, topic)
 
     def set_state(self, stream: int, topic: int) -> None:
-        """Set the states of messages of a topic: poisoned or unavailable ones are not delivered by default."""
+        """Set the states of messages of a topic: poisoned or unavailable messages are not delivered by default."""
         self._check("set states", stream, topic)
 
     def send_somewhere(self) -> None:

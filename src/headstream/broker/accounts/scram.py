@@ -88,7 +88,7 @@ class ScramLogin:
         self.username = ""
 
     def begin(self, message: bytes) -> bytes:
-        """Return the response to the first message; AuthenticationError (42): it is invalid or asks for too much."""
+        """Return the response to the first message; AuthenticationError (42): it is invalid or requests too much work."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
             raise _invalid("the first message of SCRAM is invalid")

@@ -37,7 +37,7 @@ class User:
     """One user.
 
     Args:
-        permissions: Its permissions; None grants only what every user is allowed to do.
+        permissions: Its permissions; None grants only the rights of every user.
         rights: Replaced after each change of the permissions.
         kept_token_id: The HTTP access token that changed its password last; empty for none.
     """
@@ -127,7 +127,7 @@ class Users:
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: Its permissions; None grants only what every user is allowed to do.
+            permissions: Its permissions; None grants only the rights of every user.
 
         Raises:
             AlreadyExistsError: the name is taken (46).
@@ -184,8 +184,8 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
-                server stops. Empty for none.
+            kept_token_id: The HTTP access token of the request; if it belongs to the user, it stays valid until it expires or
+                the server stops. Empty for none.
 
         Raises:
             NotFoundError: the user does not exist (20).

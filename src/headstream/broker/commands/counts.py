@@ -3,8 +3,8 @@
 A size counts the stored messages: 45 bytes, headers and payload each, plus 24 bytes for every thousand messages of a
 partition. Iggy's server counts its batches in the same way, and its clients expect such sizes.
 
-Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition
-or removes segments of it. A request for an unchanged topic opens no files.
+Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition or
+removes its segments. A request for an unchanged topic opens no files.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session may not send at all."""
+        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session has no right to send."""
         if not entry.needs_login:
             return
         session.check_alive()
@@ -174,7 +174,7 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics receive an error that says that a name does not exist. For all other
+        Only users with a right to all streams or topics receive an error about a missing name. For all other
         users a missing name and a forbidden name give the same error, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):

@@ -141,7 +141,7 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command requests only some of the unavailable messages: the rows up to them must be read."""
+    """Return whether a command requests only some unavailable messages, so that the rows up to them must be read."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 
@@ -194,7 +194,7 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
 def begin_wait(
     server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
 ) -> Wait:
-    """Begin a command's wait; check is_ready at once, and again at every callback.
+    """Begin a command's wait; check is_ready immediately, and again at every callback.
 
     Args:
         command: A validated command. When it times out, or messages are available, it is handled like any other.

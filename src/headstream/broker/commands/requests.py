@@ -95,7 +95,7 @@ def is_slow(
     """Return whether a worker thread should handle a request, so that it does not delay other requests.
 
     Args:
-        session: The client's session. Without a login, only login requests are slow: all other requests are refused at once.
+        session: The client's session. Without a login, only login requests are slow: all other requests are refused immediately.
         is_alone: Whether no other client is connected.
     """
     if not session.user_id and code not in _LOGINS:

@@ -82,7 +82,7 @@ class DeadLettering:
         raise InvalidOptionError(
             f"message {delivery.offset} is given up, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
-            advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Specify one, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

@@ -64,7 +64,7 @@ class DeliveryAudit:
         broker.transitions.audit = self
 
     def __call__(self, place: GroupPlace, transition: Transition) -> None:
-        """Take a transition; it is lost if too many wait."""
+        """Queue a transition; it is lost if too many wait."""
         if place.topic == self._topic:
             return
         try:

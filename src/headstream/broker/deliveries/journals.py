@@ -25,7 +25,7 @@ class OpenJournal:
 
     Attributes:
         table: The leases that this process granted and read, or None before the first lease.
-        idle: The end of the partition, and the order, when nothing could be leased, or None. Nothing is read until the partition
+        idle: The end of the partition, and the order, if nothing could be leased, or None. Nothing is read until the partition
             grows, or the next time of the table is reached.
     """
 
@@ -68,7 +68,7 @@ class Journals:
             return found
 
     def open_stored(self, records: Iterable[TopicRecord]) -> None:
-        """Find the journals that earlier processes have left, once, up to the most that are kept in memory."""
+        """Find the journals of earlier processes, once, up to the limit of journals in memory."""
         log = self._log()
         with self._lock:
             if log is None or self._has_stored:

@@ -179,7 +179,7 @@ class Leases:
     def _grant(
         self, place: LockedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
-        """Grant messages and store it; return them, and whether messages were given up for it."""
+        """Grant messages and store it; return them, and whether messages failed finally in the process."""
         table = place.table
         if request.order is RetryOrder.KEY:
             scan_keys(place, self._messages, self._store, request.count, end)
@@ -354,4 +354,4 @@ def _check(request: LeaseRequest) -> None:
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")
+        raise InvalidOptionError("a deferred message is requested without its partition", advice="Specify the partition")

@@ -33,7 +33,7 @@ class LockedPartition:
         partition: From 1.
         user_id: The server's user whose request it is.
         dead_letter: The topic of messages after their last attempt, or None.
-        pause_rule: When the group is paused, or None.
+        pause_rule: Rule for pausing the group, or None.
     """
 
     record: TopicRecord

@@ -45,7 +45,7 @@ class Pauses:
         return state
 
     def left_us(self, record: TopicRecord, owner: OffsetOwner) -> int:
-        """Return how long a group is paused still, microseconds; 1 while it is on trial, so that a new consumer sees it; or 0."""
+        """Return a group's remaining pause, microseconds; 1 while it is on trial, so that a new consumer notices it; or 0."""
         state, now_us = self.state(record, owner), self._backing.clock_us()
         return 1 if state.is_on_trial(now_us) else state.left_us(now_us)
 

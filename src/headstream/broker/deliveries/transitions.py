@@ -43,13 +43,13 @@ class Transitions:
 
     @property
     def counts(self) -> dict[TransitionKind, int]:
-        """How many messages, or groups, each kind of transition was about since this process began."""
+        """Number of messages or groups of each kind of transition since this process began."""
         with self._lock:
             return dict(self._counts)
 
     @property
     def state_counts(self) -> dict[str, int]:
-        """How many messages got each state, by its name, since this process began."""
+        """Number of messages set to each state, by its name, since this process began."""
         with self._lock:
             return dict(self._states)
 

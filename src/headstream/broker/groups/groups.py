@@ -37,7 +37,7 @@ class Groups:
     """Commands of consumer groups. TopicNotFoundError if the topic does not exist.
 
     Members in one process, also of several clients, share a topic's partitions. One process at a time
-    reads for a group: members in another wait without partitions until its last member has left or it has ended.
+    reads for a group: members in another process wait without partitions until its last member has left or the process has ended.
     """
 
     def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets, transitions: Transitions) -> None:

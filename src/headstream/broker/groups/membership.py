@@ -92,13 +92,13 @@ class GroupMembers:
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Add a member; an existing member loses its partitions; the timeout also limits how long it holds revoked ones."""
+        """Add a member; an existing member loses its partitions; the timeout also limits how long it holds revoked partitions."""
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)
 
     def leave(self, member: int, now_s: float) -> None:
-        """Remove a member; its partitions are free at once. A second call does nothing."""
+        """Remove a member; its partitions are free immediately. A second call does nothing."""
         if self._members.pop(member, None) is not None:
             self._divide(now_s)
 
@@ -132,7 +132,7 @@ class GroupMembers:
                 self._divide(now_s)
 
     def owns(self, member: int, partition: int, generation: int) -> bool:
-        """Return whether a member has owned a partition since a generation; true for a revoked one until its release."""
+        """Return whether a member has owned a partition since a generation; true for a revoked partition until its release."""
         return self._owners.get(partition) == member and self._since[partition] <= generation
 
     def _known(self, member: int) -> _Member:

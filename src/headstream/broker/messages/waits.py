@@ -1,4 +1,4 @@
-"""Wait: a wait for messages that blocks no thread. Its callback runs when messages may be available; the caller then checks."""
+"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available; the caller then checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Wait:
             return True
 
     def notify(self, directory: str) -> None:
-        """Note that a directory can have messages."""
+        """Record that a directory can have messages."""
         if not self._is_notified:
             self._is_notified = True
             self._on_notify()

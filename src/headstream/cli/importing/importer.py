@@ -7,7 +7,7 @@ chunk that was in flight: a line without an id gets an id derived from the impor
 is chosen by its key or its line's number, so that a line always gives the same message. A state other than available is
 set when a chunk is stored.
 
-The progress is exact after a crash of the process. What a power failure can lose depends on the log's fsync policy.
+The progress is exact after a crash of the process. The log's fsync policy determines the messages that a power failure can lose.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return how many partitions the topic needs, at least 1; its first partition is `first`."""
+        """Return the number of partitions that the topic needs, at least 1; its first partition is `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
 def plan_topics(lines: Iterable[Line]) -> dict[str, TopicNeeds]:
-    """Return the requirements of each topic so that it accepts these lines' messages; bad lines have none."""
+    """Return the requirements of each topic so that it accepts these lines' messages; bad lines have no requirements."""
     needs: dict[str, TopicNeeds] = {}
     for line in lines:
         message = line.message

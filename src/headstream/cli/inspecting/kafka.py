@@ -2,7 +2,7 @@
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc u32 | attributes i16 | last_offset_delta i32
              | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
-             | records, compressed together where attributes say so
+             | records, compressed together if the attributes specify it
     record   length v | attributes i8 | timestamp_delta v | offset_delta v | key_length v | key | value_length v | value
              | headers_count v | (key_length v | key | value_length v | value)*
 
@@ -182,7 +182,7 @@ def _walk_records(reader: FieldReader, end: int, count: int) -> None:
         for _ in range(reader.varint("headers_count")):
             _walk_header(reader)
         if reader.at != until:
-            raise DecodeError("a record does not end where its length says", at, length, reader.at - until + length)
+            raise DecodeError("the length of a record does not match its end", at, length, reader.at - until + length)
     if reader.at != end:
         raise DecodeError(f"{end - reader.at} unexpected bytes after the records of a batch", reader.at)
 

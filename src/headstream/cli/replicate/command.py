@@ -153,7 +153,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     "--trigger-every",
     "trigger_every_us",
     type=DURATION,
-    help="Minimum time between the starts of micro-batches, for example 10s.  [default: at once]",
+    help="Minimum time between the starts of micro-batches, for example 10s.  [default: immediately]",
 )
 @click.option(
     "--max-messages-per-batch", type=click.IntRange(1), help="Maximum number of messages per micro-batch.  [default: 200000]"
@@ -287,7 +287,7 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Let the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
     growing list. Must be called after a session starts, since Spark installs a signal handler.
     """
     came: list[int] = []

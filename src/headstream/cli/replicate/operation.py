@@ -129,8 +129,8 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the messages that a pipeline has set aside, and what each waits for: a schema, a table, or other events of its
-    transaction.
+    """List the messages that a pipeline has set aside, and the cause of each: a missing schema, a failing table, or other events
+    of its transaction.
 
     \b
     Examples:

@@ -75,7 +75,7 @@ def _available(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def show_progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a progress line (at first `first`) on a terminal, and does nothing elsewhere."""
+    """Yield a function that shows a progress line (initially `first`) on a terminal, and does nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -5,8 +5,8 @@
      "offset": 42, "state": "available", "checksum": 2144931076}
 
 An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are also accepted. Input can omit any
-member: a missing or null payload is a null payload, for id 0 the log generates one, and for a missing partition the key or
-the log chooses one. header_text describes the values of headers.
+member: a missing or null payload is a null payload, for id 0 the log generates one, and the key or the log chooses a missing
+partition. header_text describes the values of headers.
 """
 
 from __future__ import annotations

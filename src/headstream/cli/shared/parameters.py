@@ -190,7 +190,7 @@ def until_option(function: _Function) -> _Function:
 def complete_names(
     names: Callable[[Client, click.Context], list[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion of names, found by the log and the preceding arguments; none if the log is slow."""
+    """Return a shell completion of names, read from the log by the preceding arguments; empty if the log is slow."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from headstream.cli.shared.secrets import resolve_url
@@ -223,7 +223,7 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 
 
 def warn_missing_log(log: Client) -> None:
-    """Warn on standard error if there is no log yet: the URL may be mistyped."""
+    """Warn on standard error if there is no log yet: the URL can be mistyped."""
     if log.identity is None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 

@@ -136,7 +136,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
 
 
 def format_options(topic: Topic) -> dict[str, str]:
-    """Return a topic's options in the form of the command line, without unset ones."""
+    """Return a topic's options in the form of the command line, without unset options."""
     units = dict.fromkeys(("retention_us", "compaction_delay_us", "deletion_grace_us"), _AGE_UNITS_US)
     units["retention_bytes"] = SIZE_UNITS
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
@@ -167,7 +167,7 @@ def creating_options(function: _Function) -> _Function:
 
 
 def changing_options(function: _Function) -> _Function:
-    """Add the options that can be changed; omitted ones are not passed on."""
+    """Add the options that can be changed; omitted options are not passed on."""
 
     def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:

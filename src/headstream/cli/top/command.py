@@ -160,7 +160,7 @@ class _Watched:
         self._before: Sample | None = None
 
     def read(self, order: str) -> Overview | None:
-        """Return the rates since the sample before, or None if there was none."""
+        """Return the rates since the previous sample, or None if there is none."""
 
         sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
         before, self._before = self._before, sample

@@ -114,7 +114,7 @@ class BaseConsumer(ABC):
         settler.settle_done(settler.place_of(message))
 
     def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed: it is tried again, or after its last attempt put into the dead letter.
+        """Record that a message failed: it is retried, or dead-lettered after its last attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -129,7 +129,7 @@ class BaseConsumer(ABC):
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message: it is put into the dead letter, without another attempt.
+        """Reject a message: it is dead-lettered without another attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -157,7 +157,7 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended; the error says what has happened to the message since.
+            LeaseLostError: its lease has ended; the error describes the later events of the message.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
@@ -197,6 +197,15 @@ class BaseConsumer(ABC):
             if place is not None and place != settler.current:  # a loop records its message when it goes on
                 with warning_of_lost_leases():
                     settler.settle_done(place)
+
+    def end_cancelled(self, message: ReceivedMessage, is_done: bool) -> None:
+        """Record that the message of a cancelled run() is done, or have it delivered next unless its failure is recorded."""
+        settler = self._settler_of(message)
+        place = settler.place_of(message)
+        if is_done:
+            settler.settle_done(place)
+        elif settler.failures_of(place) + 1 == message.attempt:
+            self.put_back([message])
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

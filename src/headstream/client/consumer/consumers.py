@@ -71,7 +71,7 @@ def _find_reading(
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(
                 "dead_letter is the topic for messages after their last attempt, but this consumer does not retry",
-                advice="Give on_error too, as in on_error=hs.Retry(attempts=5)",
+                advice="Set on_error too, as in on_error=hs.Retry(attempts=5)",
             )
         return PlainReading
     from headstream.client.consumer.policies import make_retry_policy

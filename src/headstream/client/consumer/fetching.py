@@ -13,8 +13,8 @@
 message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
-Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
-the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() skips it.
+Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the
+buffer: it is not in progress, so it is not committed, and the next call raises the error again until seek() skips it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 
 
 class Transforming:
-    """Applies interceptors and a decoder to each message, once although it is put back and delivered again."""
+    """Applies interceptors and a decoder to each message, only once even if it is put back and delivered again."""
 
     def __init__(self, transform: Transform) -> None:
         self._transform = transform
@@ -252,7 +252,7 @@ class Fetching:
         self.finish()
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Mark a message and all before it in its partition as done, and return whether the partition is still read."""
+        """Mark a message and all earlier messages of its partition as done, and return whether the partition is still read."""
         if partition not in self._positions:
             return False
         self._done[partition] = offset + 1

@@ -34,7 +34,8 @@ class FilterPlan:
         states: Codes of the states of messages that it is applied to; None for all.
         on_filter_error: How a message is treated to which the filter cannot be applied.
         summarized: The headers that the topic summarizes; empty without a topic.
-        segments: How many segments of the topic it skips, and how many there are; None if no topic is given, and over `kafka://`.
+        segments: Number of segments of the topic that it skips, and the number of all segments; None if no topic is given, and
+            over `kafka://`.
     """
 
     where: str

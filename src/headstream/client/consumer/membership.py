@@ -100,7 +100,7 @@ class GroupMembership:
 
     @contextmanager
     def leaving_on_error(self) -> Iterator[None]:
-        """Leave when the block fails: a consumer that could not begin must not keep partitions until its session ends."""
+        """Leave the group if the block fails: a consumer that could not begin must not keep partitions until its session ends."""
         try:
             yield
         except BaseException:

@@ -193,7 +193,7 @@ class Partitions:
     def _begin_at(self, partition: int) -> int:
         """Return the group's start position in a partition without a committed offset.
 
-        A position other than the first message is committed at once, so that the next owner starts there too. A
+        A position other than the first message is committed immediately, so that the next owner starts there too. A
         partition added to the topic later is read from its first message.
         """
         start = self._options.start

@@ -81,7 +81,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
     return InvalidOptionError(
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
-        advice='Name one, as in log.consumer("shop/orders", group="billing")',
+        advice='Specify one, as in log.consumer("shop/orders", group="billing")',
     )
 
 

@@ -1,7 +1,7 @@
 """Reading: how a consumer gets messages, and records which are done. There are three ways; the consumer's loops are the same.
 
     PlainReading     partitions in order; progress is a committed offset per partition
-    RetryingReading  partitions in order; failing messages are counted, delayed and tried again (on_error=)
+    RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
     SharedReading    single messages, which the log leases to workers (mode="shared")
 
 The last two record single messages too: they are Settlers (settling.py).
@@ -61,7 +61,7 @@ class Reading(ABC):
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched immediately."""
         return False
 
     @property
@@ -71,7 +71,7 @@ class Reading(ABC):
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """Partition -> offset of the next message to fetch; empty for workers: the group has positions, they have none."""
+        """Partition -> offset of the next message to fetch; empty for workers: positions belong to the group."""
         return {}
 
     @property

@@ -25,7 +25,7 @@ _MAX_WARNED: Final = 1000
 def poll_checked(
     transport: Transport, topic: TopicName, partition: int, request: PollRequest, *, polled: Polled | None = None
 ) -> tuple[Polled, list[ReceivedMessage]]:
-    """Poll and verify each payload; after a mismatch, poll once more from that message.
+    """Poll and verify each payload; after a mismatch, poll again from that message.
 
     Returns:
         All messages, or the messages before a repeated mismatch: the next poll starts there and raises.

@@ -46,7 +46,7 @@ class Settler(ABC):
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or is given up."""
+        """Record that a message failed, or failed finally."""
 
     def fail(
         self,
@@ -55,7 +55,7 @@ class Settler(ABC):
         reason: DeadLetterReason = DeadLetterReason.MAX_ATTEMPTS,
         delay_us: int | None = None,
     ) -> None:
-        """Record that an attempt failed: the message is tried again, or given up after the last attempt.
+        """Record that an attempt failed: the message is retried, or dead-lettered after the last attempt.
 
         Args:
             reason: Stored if this was the last attempt.

@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+            raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
@@ -118,7 +118,7 @@ class TopicsConsumer(BaseConsumer):
             self._cycle.append(name)
 
     def _find_topics(self) -> None:
-        """Start reading topics that newly match a pattern, and drop deleted ones."""
+        """Start reading topics that newly match a pattern, and drop deleted topics."""
         now_s = time.monotonic()
         if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return

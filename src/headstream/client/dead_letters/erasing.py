@@ -152,7 +152,7 @@ class Erasure:
         return self.partitions
 
     def _mark(self, found: ErasedPartition) -> Iterator[int]:
-        """Mark the found messages of a partition, and yield their number so far."""
+        """Mark the found messages of a partition, and yield the number marked so far."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 for begin in range(0, len(found.offsets), MAX_STATE_OFFSETS):

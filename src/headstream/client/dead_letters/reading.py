@@ -84,7 +84,7 @@ class ReasonCount:
 
 
 class ReasonCounts:
-    """Counts letters by origin, group and reason."""
+    """Counts dead letters by origin, group and reason."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], ReasonCount] = {}

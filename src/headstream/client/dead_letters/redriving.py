@@ -78,7 +78,7 @@ class Redrive:
     Args:
         log: A client without interceptors: messages are sent as they are stored.
         per_second: Maximum dead letters per second; None for no limit.
-        on_filter_error: What run() does if the filter cannot be applied, as for Client.consumer().
+        on_filter_error: Effect of a filter that cannot be applied, as for Client.consumer().
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages except set-aside ones, and commit both if `committer` is given; only the first raises."""
+        """Return polled messages except set-aside messages, and commit both if `committer` is given; only the first raises."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:

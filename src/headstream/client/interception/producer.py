@@ -95,7 +95,7 @@ class InterceptedProducer(Producer):
             raise self._raised_report
 
     def raise_again(self, error: Exception) -> None:
-        """Have the next call raise an error again; see Producer.raise_again()."""
+        """Make the next call raise an error again; see Producer.raise_again()."""
         super().raise_again(error)
         if error is self._raised_report:
             self._reports.insert(0, self._raised_report)

@@ -54,7 +54,7 @@ class AsyncProducer:
     ) -> Receipt:
         """Send one message; see Producer.send().
 
-        This awaits room in the producer's buffer, which is usually available at once: the message is then buffered,
+        This awaits room in the producer's buffer, which is usually available immediately: the message is then buffered,
         not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait(). A message whose
         send() is cancelled while it awaits room is not sent.
         """
@@ -62,7 +62,7 @@ class AsyncProducer:
         for slice_ms in slices_ms():
             if not producer.is_full:
                 return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
-            if await self._run(producer, producer.wait_for_space, slice_ms / 1000):
+            if await self._run(producer, producer.wait_for_room, slice_ms / 1000):
                 break
         if producer.is_full:  # asynchronous interceptors need the thread although there is room
             return await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)

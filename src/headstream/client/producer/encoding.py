@@ -26,7 +26,7 @@ class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        gives_ids: Whether a message without an id gets a random one here, by which its topic deduplicates.
+        gives_ids: Whether a message without an id gets a random id here, by which its topic deduplicates.
         keeps_reserved: Whether headers with reserved names are accepted, as in messages that were stored elsewhere.
     """
 

@@ -120,7 +120,7 @@ class Producer:
             id: Unsigned 128-bit, or a UUID; 0 generates an id: in the producer if the topic deduplicates, else in the log.
             partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes another key than the message's,
                 `hs.Partitioning.balanced()` rotates. The default hashes the message's key, and rotates over all partitions
-                if it has none.
+                without a key.
 
         Raises:
             HeaderError: a header is invalid or reserved.
@@ -224,7 +224,7 @@ class Producer:
             last = self._sending.close_all()
         return self._wait_until_done(last, timeout_s)
 
-    def wait_for_space(self, timeout_s: float) -> bool:
+    def wait_for_room(self, timeout_s: float) -> bool:
         """Wait until the buffer has progress, and return whether it has.
 
         Args:
@@ -330,7 +330,7 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not, None waits until it is settled.
+            timeout_s: How long to wait, seconds; 0 does not wait, None waits until it is settled.
         """
         with self._lock:
             self._sending.close_batch(batch)

@@ -40,8 +40,8 @@ class SendingOptions:
 
     Args:
         linger_ms: How long a message waits for its batch to fill, milliseconds; 0 sends it as soon as possible.
-        batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
-        batch_count: A batch with this many messages is sent at once.
+        batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
+        batch_count: A batch with this many messages is sent immediately.
         buffer_bytes: Maximum unacknowledged bytes before send() blocks.
         delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
     """

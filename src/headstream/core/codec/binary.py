@@ -151,10 +151,10 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 def _check_reserved(message: Message, block: bytes) -> None:
     """Reject ordinary headers in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Give it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Pass it as key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Give None as the payload"
+            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Pass None as the payload"
         )
 
 

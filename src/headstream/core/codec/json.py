@@ -204,7 +204,7 @@ def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any
     names = message.headers.keys()
     for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
         if name in names and not keep_last:
-            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Give {field}")
+            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Pass {field}")
     reserved: list[tuple[str, HeaderValue]] = []
     if message.key is not None:
         reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))

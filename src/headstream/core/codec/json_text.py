@@ -1,7 +1,7 @@
 """Strict JSON encoding and decoding: a value that would be changed or lost is an error.
 
-Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. Where a number may be meant
-for another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
+Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. If a number can be meant for
+another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
 """
 
 from __future__ import annotations

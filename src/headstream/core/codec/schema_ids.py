@@ -1,4 +1,4 @@
-"""The id that a schema registry gave to the schema of a payload or a key: before it, or in a header of the message.
+"""The id that a schema registry assigned to the schema of a payload or a key: before it, or in a header of the message.
 
     00 | number int32, big-endian        a number, also before the payload
     01 | 16 bytes                        a GUID

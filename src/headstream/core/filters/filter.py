@@ -110,7 +110,7 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
     if on_error not in _POLICIES:
         raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
     if not isinstance(text, str):
-        raise InvalidInputError(f"a filter is {text!r}", advice="Give a text, as in \"attempt >= 3 AND source = 'web'\"")
+        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a text, as in \"attempt >= 3 AND source = 'web'\"")
     return _parse(text, on_error)
 
 
@@ -126,7 +126,7 @@ _ALL: Final = parse_filter("TRUE")
 
 def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` but gets only available
-    ones."""
+    messages."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
             "the filter names _state, but only available messages are requested",

@@ -117,7 +117,7 @@ def _upper_bound(text: bytes) -> bytes | None:
 
 
 def _fold(bits: bytes, hashes: int) -> Bloom | None:
-    """Return a Bloom filter of the least size with few false hits, None if even the greatest is useless."""
+    """Return a Bloom filter of the least size with few false hits, None if even the largest is useless."""
     number, size = int.from_bytes(bits, "little"), len(bits)
     while size > _MIN_BLOOM_BYTES:
         half = size // 2

@@ -220,7 +220,7 @@ HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 
 
 def header_value(value: HeaderInput) -> HeaderValue:
-    """Return a typed value unchanged, or convert a plain one to the default kind of its Python type.
+    """Return a typed value unchanged, or convert a plain value to the default kind of its Python type.
 
     bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
     narrowest kind that fits, so that a header keeps its kind when its value grows.

@@ -5,7 +5,7 @@ delayed    failed: waits for its next attempt  deferred   set aside until it is 
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
 A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
-worker sends after its lease has ended changes nothing; the refusal describes what happened since.
+worker sends after its lease has ended changes nothing; the refusal describes the later events.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LeaseStep(enum.IntEnum):
 
 
 class LeaseChange(NamedTuple):
-    """A step of messages that were leased together; repeating it changes nothing.
+    """A step of messages that were leased together; repeating it has no effect.
 
     Args:
         until_offset: One past the last message; FAILED and POISONED are steps of one message.
@@ -94,7 +94,7 @@ class LeaseRequest:
     Args:
         token: Names the lease: a random number. A repeated request returns the messages that it leased before.
         lease_us: How long it has the messages, microseconds.
-        attempts: Number of attempts after which a message is given up when its lease ends; None sets no limit.
+        attempts: Number of attempts after which a message fails finally when its lease ends; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for earlier messages.
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
@@ -119,10 +119,10 @@ class Grant:
     """Leased messages of one partition (0 if nothing was leased), or when to request again.
 
     Args:
-        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
+        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from that offset on.
         wait_us: When a delay or a lease ends, so that messages can be leased without a new message, microseconds; None if nothing
             is.
-        is_paused: Whether the group is paused until then, or another worker has the message on trial.
+        is_paused: Whether the group is paused until then, or another worker has the trial message.
     """
 
     partition: int = 0

@@ -12,8 +12,8 @@ There are no request ids: a connection's requests are answered in their order. A
         ...                                    valid until done()
     frames.done()
 
-Memory: a buffer may be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
-received ones. It is allocated for the entire frame after the first step: the system gives pages when they are written, and
+Memory: a buffer can be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
+received bytes. It is allocated for the entire frame after the first step: the system gives pages when they are written, and
 nothing is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all
 connections).
 """
@@ -95,7 +95,7 @@ class FrameBuffer:
         finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
     Attributes:
-        is_vsr: Whether they are; known after the first 4 bytes. A frame's payload is all of it then.
+        is_vsr: Whether they are used; known after the first 4 bytes. A frame's payload is all of it then.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ class FrameBuffer:
 
     @property
     def fault(self) -> DecodeError | None:
-        """The error of a frame that is too long; the connection answers it and closes, nothing more can be read."""
+        """The error of a frame that is too long; the connection sends it and closes, since no further frame can be read."""
         return self._fault
 
     def set_max_bytes(self, most_bytes: int) -> None:
@@ -160,13 +160,13 @@ class FrameBuffer:
 
     @property
     def needed_bytes(self) -> int:
-        """How much of the buffer may be filled after the next writable(); 0 if nothing is pending."""
+        """The number of bytes that can be added after the next writable(); 0 if nothing is pending."""
         if self._buffer is None:
             return 0
         return self._limit if self._end < self._limit else self._grown_size()
 
     def _grown_size(self) -> int:
-        """Return how much of a full buffer may be filled next: the pending frame, beyond a step at most twice its bytes."""
+        """Return the size to which a full buffer can be filled next: the pending frame, beyond a step at most twice its bytes."""
         pending = self._end - self._begin
         return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 

@@ -122,7 +122,7 @@ class _Maybe(RecordShape):
 
 
 class Records(Shape):
-    """Consecutive records of a class, up to the end or as many as a preceding u32 says."""
+    """Consecutive records of a class, up to the end, or the number in a preceding u32."""
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
         self.kind = kind
@@ -250,7 +250,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request."""
+        """Return the number of bytes after the last field of a request."""
         reader = Reader(payload)
         cls.pull(reader)
         return reader.remaining

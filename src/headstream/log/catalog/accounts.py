@@ -26,7 +26,7 @@ class UserRecord:
     Args:
         id: From 1, which is root.
         password_hash: As broker.passwords makes it.
-        permissions: Its permissions; None grants only what every user has.
+        permissions: Its permissions; None grants only the rights of every user.
         generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
         scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
     """
@@ -43,7 +43,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A personal access token; its name is unique for the user, and None as expiry is never."""
+    """A personal access token; its name is unique for the user, and an expiry of None means never."""
 
     user_id: int
     name: str

@@ -317,7 +317,7 @@ class Catalog:
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 
     def select_committed(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return what select() returns, committed data only: it waits for no transaction, as a poll should not."""
+        """Return the result of select(), committed data only: it waits for no transaction, as a poll should not."""
         if self._looking is None:
             return self.select(query, *parameters, since=since)
         with self._looking_lock, translated(self._where):
@@ -325,7 +325,7 @@ class Catalog:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this object alone changes the database."""
+        """Whether only this object changes the database."""
         return self._is_alone
 
     def changes(self) -> int:

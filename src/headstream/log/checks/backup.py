@@ -82,12 +82,12 @@ class Backup:
         self._buffer = memoryview(bytearray(_COPY_BYTES))
         marker = read_marker(root, files)
         if marker is None:
-            raise NotALogError("there is no log to copy", where=root, advice="Name the directory of a log")
+            raise NotALogError("there is no log to copy", where=root, advice="Specify the directory of a log")
         self._marker = marker
         if files.list_names(target):
-            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Name an empty directory")
+            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Specify an empty directory")
         if f"{target}/".startswith(f"{root}/"):
-            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Name another directory")
+            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Specify another directory")
 
     def run(self, identity: str | None) -> int:
         """Make the copy, and return the bytes of messages in it.

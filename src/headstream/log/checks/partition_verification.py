@@ -37,7 +37,7 @@ _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\
 def verify_partition(
     directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[LogFinding]:
-    """Yield the faults of a partition's segments; `on_bytes` gets the bytes of messages checked since the last call."""
+    """Yield the faults of a partition's segments; `on_bytes` gets the number of bytes checked since the last call."""
     names = files.list_names(directory)
     if names is None:
         return

@@ -1,7 +1,7 @@
 """Checks an entire log: marker, catalog, directories, every index entry, every send, every payload.
 
 It takes no lock and writes nothing, so it can run during writes and reads; repair.py makes changes.
-Findings are yielded as they are found; an undamaged log yields none with is_damage.
+Findings are yielded as they are found; an undamaged log yields no finding with is_damage.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Verification:
             self._marker_error = error
         if self._marker is None and self._marker_error is None:
             raise NotALogError(
-                "there is no log", where=root, advice="Name the directory that holds headstream.json, or its file:// URL"
+                "there is no log", where=root, advice="Specify the directory that holds headstream.json, or its file:// URL"
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
@@ -99,7 +99,7 @@ class Verification:
             catalog.close()
 
     def size_bytes(self) -> int:
-        """Return about how many bytes of messages there are to check."""
+        """Return the approximate number of bytes of messages to check."""
         total = 0
         for partition in self.partitions():
             for base, generation in log_offsets(self._files.list_names(partition.directory) or []):

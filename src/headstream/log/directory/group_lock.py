@@ -24,7 +24,7 @@ class GroupLock(FileLock):
     """The lock of one group, held from try_acquire() to release(); the directory of its file is created if missing."""
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if no other process holds it, and return whether this process holds it now."""
+        """Acquire the lock if no other process holds it, and return whether this process now holds it."""
         if self.is_held:
             return True
         for _ in range(_ATTEMPTS):

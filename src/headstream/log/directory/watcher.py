@@ -6,7 +6,7 @@ A directory is watched from the first wait for its messages, until a message arr
 and therefore never waits, costs the writer and this process nothing.
 
 Without inotify (another system, this user's limit reached, more directories than are watched), watch()
-returns False, and the caller polls the files. On a network file system inotify reports nothing and no error, so
+returns False, and the caller polls the files. On a network file system inotify reports neither events nor errors, so
 every waiter polls occasionally regardless of watch()'s result.
 """
 

@@ -6,7 +6,7 @@
         one overlaps
 
 compaction_pass.py has the order in which these are created. Each is removed only if the segment whose index names the
-messages is proven to have all of them: if it was damaged since, the seemingly superfluous file can be the last copy.
+messages is proven to have all of them: if it has since been damaged, the seemingly superfluous file can be the last copy.
 """
 
 from __future__ import annotations

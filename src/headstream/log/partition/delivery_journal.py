@@ -10,13 +10,13 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
                | first_error text8 | last_error text8 | reason text8 | topic text32 | partition u32 | end u64
              4 | token u64 | begun_us u64 | lease_us u64 | worker text8 | ranges | ranges     leased; settled before
-             5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry says otherwise
+             5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry follows
              6 | token u64 | offset u64 | until_us u64            its lease ends later
              7 | from u64 | until u64                             deferred
              8 | from u64 | until u64                             their first lease has ended
              9 | token u64 | from u64 | until u64                 their lease has ended
              10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
-             11 | as 10                                           given up: where its copy is
+             11 | as 10 failed finally: where its copy is
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 

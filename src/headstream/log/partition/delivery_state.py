@@ -66,7 +66,7 @@ class DeliveryState:
         poisoned_count: How many messages were dead-lettered.
         given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
-        deferred: Messages that are leased only when they are asked for by offset.
+        deferred: Messages that are leased only on request by offset.
         leased: The messages of all leases.
         leases: The leases by token, in the order of their begin, including the newest ended leases.
     """
@@ -171,7 +171,7 @@ class DeliveryState:
         self.failing[offset] = changed
 
     def give_up(self, each: Delivery) -> None:
-        """Keep the history of a message that is in the dead letter; a repeated one changes nothing."""
+        """Store the history of a dead-lettered message; repeating this has no effect."""
         if all(known.offset != each.offset for known in self.given_up):
             self.given_up.append(each)
 
@@ -201,7 +201,7 @@ class DeliveryState:
     # -- leases ---------------------------------------------------------------------------------------------------
 
     def grant(self, lease: Lease) -> None:
-        """Record a lease; its messages that failed before stay so."""
+        """Record a lease; its messages that failed before keep their failures."""
         for from_offset, until_offset in lease.offsets:
             for ranges in self._waiting:
                 ranges.remove(from_offset, until_offset)
@@ -209,7 +209,7 @@ class DeliveryState:
         self.leases[lease.token] = lease
 
     def finish_leased(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that leased messages are done, as their worker says."""
+        """Record that leased messages are done, as their worker reports."""
         self._give_back(token, from_offset, until_offset)
         self.leases[token].settled.add(from_offset, until_offset)
         self.finish(from_offset, until_offset)
@@ -267,6 +267,6 @@ def record_failure(
 
 
 def retried(each: Delivery, worker: str) -> Transition:
-    """Return the transition of a message that has failed, and is tried again."""
+    """Return the transition of a message that has failed and is retried."""
     place = each.offset, each.offset + 1
     return Transition(TransitionKind.RETRIED, *place, worker, each.failures, each.delay_us, "", each.last_error)

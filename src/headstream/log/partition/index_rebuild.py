@@ -180,7 +180,7 @@ class IndexRebuild:
         return proven
 
     def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
-        """Add entries for a stretch that has none, one for the messages of each time, if they are proven."""
+        """Add entries for a stretch without entries, one for the messages of each time, if they are proven."""
         if self._generation:
             self._prove_compacted(data, proven, end)
             return
@@ -240,7 +240,7 @@ class IndexRebuild:
 
 
 def _belongs(rest: memoryview, made: Sends) -> bool:
-    """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
+    """Return whether the given bytes begin like the next message of the last found send."""
     if not made.rows:
         return False
     offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]

@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an open message, after earlier messages of its key, and return whether it waits for none of them."""
+        """Add an unfinished message, after earlier messages of its key; return whether it waits for no other message."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -206,7 +206,7 @@ class LeaseTable:
 
     @property
     def can_begin(self) -> bool:
-        """Whether messages that were never leased can be: otherwise too much is unfinished."""
+        """Whether new messages can be leased; otherwise too many are unfinished."""
         return len(self.state.failing) < MAX_FAILING // 2 and self.state.ranges_count < MAX_PENDING_RANGES // 2
 
     def grant(
@@ -215,7 +215,7 @@ class LeaseTable:
         """Lease messages: a message that failed before, alone; otherwise waiting messages and messages from `begun_until` on.
 
         Args:
-            attempts: After how many attempts a message is given up; None sets no limit.
+            attempts: Number of attempts after which a message fails finally; None sets no limit.
             end: The end of the partition; with keys, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state
@@ -254,7 +254,7 @@ class LeaseTable:
             outcome.transitions.append(Transition(TransitionKind.LEASED, begin, until, lease.worker, delay_us=lease.lease_us))
 
     def _last_of(self, offset: int) -> tuple[str, int]:
-        """Return the worker whose lease of a message ended, and when it began, as far as this process knows."""
+        """Return the worker whose lease of a message ended, and when it began, if this process knows it."""
         known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
         return next(known, ("", 0))
 
@@ -352,7 +352,9 @@ class LeaseTable:
                         if change.step is LeaseStep.POISONED and again is not None and again.reason:
                             outcome.poisoned.append(again)
             for begin, until in left:
-                why = "its lease is not known" if lease is None else f"its lease ended at {_clock(lease.until_us)}"
+                why = "its lease is not known" if lease is None else "its lease was taken back"
+                if lease is not None and lease.until_us <= now_us:
+                    why = f"its lease ended at {_clock(lease.until_us)}"
                 outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
         return outcome
 

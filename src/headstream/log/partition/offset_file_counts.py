@@ -43,8 +43,8 @@ class OffsetFileCounts:
             if self.most is not None and self._totals[user_id] >= self.most:
                 raise ConsumersLimitError(
                     f"user {user_id} has stored offsets for {self.most} consumers and groups, which is the limit for one user",
-                    advice="Use fewer consumer ids, delete the offsets of unused ones,"
-                    " or raise headstream.max_consumers_per_user",
+                    advice="Use fewer consumer ids, delete the offsets of unused consumers, or"
+                    " raise headstream.max_consumers_per_user",
                 )
             self._made.setdefault(directory, Counter())[user_id] += 1
             self._totals[user_id] += 1

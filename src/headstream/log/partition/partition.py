@@ -219,7 +219,7 @@ class PartitionWriter:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
                 64 MiB; nothing was written.
             DecodeError: the bytes are not a batch; nothing was written.
-            DiskFullError: the disk is full; nothing is committed, and the next append tries again.
+            DiskFullError: the disk is full; no message is committed, and the next append retries.
             PartitionClosedError: a sync has failed, now or before; it is unknown whether this send is on the disk.
             StorageError: the system refused to write; nothing is committed.
             ReservedError: a staged commit has reserved the partition; nothing was written.
@@ -238,7 +238,7 @@ class PartitionWriter:
 
         Raises, in addition to append():
             SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
-            ProducersLimitError: too many producers have sent recently; nothing was written.
+            ProducersLimitError: too many producers have sent recently; no message was written.
         """
         size_bytes = check_sent_bytes(sent, self.directory)
         if number is not None:

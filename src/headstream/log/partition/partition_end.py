@@ -3,8 +3,8 @@
 The fast path is Partition.append() for sends that need only these steps: check, stamp, data, index entry. It is atomic for
 other threads: compiled, it holds the interpreter's lock from its first check to its last write and creates no Python
 object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an append
-until the partition's lock is next acquired; Partition opens and shuts it. A send that finds it shut, or
-that it rejects, takes the general path, which raises the errors.
+until the partition's lock is next acquired; Partition opens and shuts it. If the fast path is shut, or rejects a send, the send
+takes the general path, which raises the errors.
 
 A numbered batch takes it too if its producer's records are known and expect this batch: its record
 is written before its messages, as on the general path. Repeats, first batches and new epochs take the general path.
@@ -193,8 +193,8 @@ class PartitionEnd:
         """Append a small batch of a producer as append() does; a producer of NO_NUMBER is a batch without a number.
 
         Returns:
-            The offset of the first message, the time, and the number of messages; None if the general path is needed,
-            and nothing is committed.
+            The offset of the first message, the time, and the number of messages; None if the general path is needed; then no
+            message is committed.
         """
         if cython.compiled:
             return self._append_numbered(view, at, until, timestamp_us, producer_id, epoch, sequence)

@@ -33,7 +33,7 @@ class PauseState:
     """The last attempts of a group, and whether it is paused.
 
     Args:
-        until_us: Until when it is paused; 0 while it runs. A time that has passed: it is on trial.
+        until_us: End of the pause; 0 while it runs. A time that has passed: it is on trial.
         begun_us: When the pause began.
         pause_us: The longest pause, regardless of the clock.
     """
@@ -62,7 +62,7 @@ class PauseState:
         return bool(self.until_us) and not self.left_us(now_us)
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
-        """Record attempts, the successes before the failures; return whether the group is paused, or runs again, from now on."""
+        """Record attempts, the successes before the failures; return whether the group is paused or resumed from now on."""
         if self.left_us(now_us):  # of messages that were delivered before: they change nothing
             return False
         if self.until_us:

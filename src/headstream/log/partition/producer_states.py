@@ -158,10 +158,10 @@ class ProducerStates:
         """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
 
         Args:
-            stored: How many of its messages are appended.
+            stored: Number of its messages to append.
 
         Raises:
-            ProducersLimitError: all remembered producers have sent recently, so none can be evicted.
+            ProducersLimitError: all stored producers have sent recently, so none can be evicted.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None:
@@ -188,7 +188,7 @@ class ProducerStates:
                     f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
                     "other producer can be registered now",
                     where=self._directory,
-                    advice="Use one producer for many messages, and close finished ones",
+                    advice="Use one producer for many messages, and close finished producers",
                 )
             self.forget(oldest.producer_id)
         slot = self._free.pop() if self._free else self._slots

@@ -76,7 +76,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the next append goes; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
+    """The place of the next append; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int
@@ -237,7 +237,7 @@ def _sync_head(index: WriteFile) -> None:
 def _find_tail(reader: IndexReader) -> int:
     """Return the number of the first entry that was possibly unsynced when the power failed.
 
-    A kernel writes back within half a minute; twice that is read, unless that is a great many sends.
+    A kernel writes back within half a minute; twice that time is read, unless it has very many sends.
     """
     if reader.last is None:
         return 0

@@ -9,7 +9,7 @@ A crash after the first step leaves a .log.dropped, which the next opening finis
 finishes its read; one that opens them later lists the directory again.
 
 A segment's side files, its summary, describe its messages and repeat some values of their headers: code that removes messages
-calls remove_side_files() before it is done.
+must call remove_side_files().
 """
 
 from __future__ import annotations

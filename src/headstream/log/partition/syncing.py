@@ -29,7 +29,7 @@ def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
         f"this partition accepts no messages after a failed sync: {failure}",
         where=directory,
         advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
-        "which recovers it. Unacknowledged messages are possibly in it",
+        "which recovers it. It can contain unacknowledged messages",
     )
 
 
@@ -88,7 +88,7 @@ class GroupCommit:
 
 
 class IntervalSyncer:
-    """Syncs changed partitions in a background thread, which stops when there are none."""
+    """Syncs changed partitions in a background thread, which stops when no partition has changed."""
 
     def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
         self._interval_s = interval_s

@@ -157,7 +157,7 @@ class OsReadFiles:
 
 
 class BufferPool:
-    """Buffers that are reused once no view of them is left, while at most `max_kept` are; thread-safe.
+    """Up to `max_kept` buffers that are reused when no view of them is left; thread-safe.
 
     By default three: a loop holds one chunk while it reads the next; the third is for a caller that also holds the previous
     chunk.

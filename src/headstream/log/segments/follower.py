@@ -44,7 +44,7 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
     Args:
         count: Number of segments; their times never decrease.
         first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
-            emptied it or it cannot be read: the next segment's time is used then.
+            emptied it or it cannot be read: then the next segment's time is used.
     """
     low, high = 0, count
     while low < high:
@@ -430,7 +430,7 @@ class PartitionFollower:
         return next((time_us for time_us in times if time_us is not None), None)
 
     def _first_time_us(self, number: int) -> int | None:
-        """Return the time of a segment's first message, read once; None if it has none."""
+        """Return the time of a segment's first message, read once; None for an empty segment."""
         base = self._segments[number].base_offset
         if (first := self._first_times_us.get(base)) is None:
             with suppress(CorruptLogError):  # reading that segment raises it

@@ -144,7 +144,7 @@ class IndexReader:
         return self._find_among_damaged(offset)
 
     def _find_among_damaged(self, offset: int) -> int:
-        """Do what find_offset() does by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset() by a linear scan: a damaged entry misleads a binary search."""
         from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
         for number in range(self.count):
             entry = self._read(number)
@@ -165,7 +165,7 @@ class IndexReader:
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that contains this offset or later ones; `count` if there is none."""
+        """Return the number of the first entry that contains this offset or later offsets; `count` if there is none."""
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
         before = self.find_entry(number - 1) if number else None
         if (number and before is None) or (number < self.count and self.find_entry(number) is None):
@@ -173,7 +173,7 @@ class IndexReader:
         return number - 1 if before is not None and before.end_offset > offset else number
 
     def _find_from_among_damaged(self, offset: int) -> int:
-        """Do what find_offset_from() does by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset_from() by a linear scan: a damaged entry misleads a binary search."""
         from_offset, damaged = offset, -1
         for number in range(self.count):
             entry = self._read(number)

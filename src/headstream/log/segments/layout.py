@@ -23,10 +23,10 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
 
 Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
 after the last entry, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
-whose keys no compaction has seen. generation names the .log, 0 the plain one. After the last entry is the seal:
+whose keys no compaction has seen. generation names the .log, 0 the unnumbered .log. After the last entry is the seal:
 the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing next
-segment, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
-rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the seal
+segment, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, as does a rebuild
+where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the seal
 is written once the segment is closed and the next segment exists.
 relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
 partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
@@ -245,8 +245,8 @@ def start_offsets(names: list[str]) -> list[int]:
 def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
     """Return the generations of the .log files without an index, by base offset, among a partition's file names.
 
-    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all but the newest
-    segment, a missing index means that it was lost.
+    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all segments except
+    the newest, a missing index means that it was lost.
     """
     # Called at each listing, mostly with an empty result: names are compared before they are parsed.
     known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}

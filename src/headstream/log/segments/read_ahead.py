@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headstream.core.codec import uncompiled as cython
 
     class ChunkReader(Protocol):
-        """Of a partition's follower, what reading ahead needs."""
+        """The interface of a partition's follower for reading ahead."""
 
         @property
         def end_offset(self) -> int: ...

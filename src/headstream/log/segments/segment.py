@@ -1,6 +1,6 @@
 """Reads one segment: from offsets to byte ranges to bytes.
 
-A chunk ends with a send where possible, which the index alone decides. Messages are counted only where a range begins or
+A chunk ends with a send if possible, as determined by the index alone. Messages are counted only where a range begins or
 ends within a send, or a send is larger than the requested chunk.
 Compaction replaces a closed segment's index with an index that names another .log. Files that are open stay readable.
 """

@@ -248,7 +248,7 @@ class StagedCommits:
     def append_submitted(self) -> int:
         """Append every committed epoch that is not appended yet, and return the number of commits.
 
-        After a StorageError the rest is retried at the next call, or opening; so in resume().
+        After a StorageError the rest is retried at the next call, or opening; likewise in resume().
         """
         log = self._log
         with log.administration:

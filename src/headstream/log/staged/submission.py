@@ -63,8 +63,8 @@ def commit_staged(
 
     Raises:
         LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
-        InvalidInputError: it cannot be appended, as when a topic was deleted, or a later epoch of its writer is committed;
-            nothing is in the log.
+        InvalidInputError: it cannot be appended, for example because a topic was deleted, or a later epoch of its writer is
+            committed; no message is in the log.
         StorageError: the system refused; the log's next writer finishes the commit.
     """
     log = open_directory(directory)

@@ -5,7 +5,7 @@ The exceptions are the locks (file_lock.py) and the catalog, whose files SQLite 
 Files is a protocol, so that tests can inject a disk's failures (a short or failed write, a full disk, a crash between two
 operations). OsFiles is the operating system's; MemoryFiles is the memory of one process, for `memory://` and for tests.
 
-A write has a byte position, never "append": the next write overwrites one that failed half-way.
+A write has a byte position, never "append": the next write overwrites a write that failed midway.
 
 A big file has space reserved after its end, where the system supports it: writing there is a sixth cheaper, and files that grow
 in parallel are less fragmented. Its size, which recovery uses, is unchanged. Written bytes are flushed early: otherwise the sync

@@ -1,12 +1,12 @@
-"""MarkedRemoval: messages that are marked for deletion leave the disk once their topic's grace is over.
+"""MarkedRemoval: messages that are marked for deletion are removed from the disk after their topic's grace.
 
 A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many
 marks, a round begins shortly before the grace of the oldest mark ends, and includes the marks whose grace ends within the next
 hour, or within an eighth of a shorter grace. If a marked message is in the newest segment, a new segment is begun first.
 
 A topic that compacts is compacted instead: a removed message still replaces older messages of its key. A topic under legal hold
-is left alone. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
-minute if the system refused.
+is left unchanged. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later,
+or a minute if the system refused.
 """
 
 from __future__ import annotations

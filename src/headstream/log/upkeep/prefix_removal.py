@@ -5,7 +5,7 @@
     the segment that contains it rewritten without the messages before it; the newest segment is closed first
 
 The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
-before it deletes nothing. A crash leaves bytes of deleted messages; the next call removes them.
+before it has no effect. A crash leaves bytes of deleted messages; the next call removes them.
 
 The previous .start stays until the next call: a concurrent listing of the directory can miss the new name, and must not miss
 both. A segment has begun at the offset or after it by then, so all before it is synced.

@@ -63,7 +63,7 @@ class RemovalPass:
         self._outcome = Removal()
 
     def run(self, most_groups: int | None = None) -> Removal:
-        """Remove the due messages of a limited number of groups; a segment with damage (CorruptLogError) stays as it is."""
+        """Remove the due messages of a limited number of groups; a damaged segment (CorruptLogError) stays unchanged."""
         damage: CorruptLogError | None = None
         left_count = 0
         try:

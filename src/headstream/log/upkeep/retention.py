@@ -4,8 +4,8 @@ Only entire closed segments are dropped, oldest first, never the newest. A segme
 counts all partitions of a topic: the oldest closed segment among them is dropped first.
 
 A segment with a message that failed finally in a group stays, with all newer segments of its partition, until the message's
-dead-letter copy is confirmed: the group's delivery journal has the outcome. A warning says so every hour (logger
-`headstream.log`), since the partition grows meanwhile.
+dead-letter copy is confirmed: the group's delivery journal has the outcome. A warning of `headstream.log` reports this every
+hour, since the partition grows meanwhile.
 
 Removal of a segment, and its end after a crash, are in segment_removal.py.
 

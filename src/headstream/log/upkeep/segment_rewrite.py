@@ -6,7 +6,7 @@
 
 The new index ends with a seal that has the end offset of the group. Before step 2 no existing file changes; after it,
 the old files are superfluous: finish_pass() removes the leftovers of a crash in either case. A group
-without remaining messages stays as a segment without messages: its seal states that nothing is missing.
+without remaining messages stays as a segment without messages: its seal states that no message is missing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """How a table's columns follow its source: which differences are applied, and which are refused.
 
-Two questions, asked apart. What did the source change since the newest schema applied (compare_schemas)? A policy
-answers each such change. And what must the target do to hold a schema's rows (plan_evolution)?
+Two questions, asked apart. The source's changes since the newest applied schema (compare_schemas). A policy applies to each such
+change. The changes after which the target can hold a schema's rows (plan_evolution):
 
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
     renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
                 the column keeps its name in the table widened the column's type grows narrowed the column keeps its type, which
     also holds the narrower type; where neither holds the other, no policy applies
-    nullable    nothing: every column of a target may be null
+    nullable    nothing: every column of a target can be null
     key         refused: rows and deletions are identified by their key
 """
 
@@ -90,7 +90,7 @@ def _decimal(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SeenColumn:
-    """A column of a schema: its place from 1, its Spark type, and whether null is legal."""
+    """A column of a schema: its place from 1, its Spark type, and whether it allows null."""
 
     ordinal: int
     kind: str
@@ -112,7 +112,7 @@ class SeenSchema:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> SeenSchema:
-        """Return what to_document() wrote."""
+        """Return the object of a document from to_document()."""
         columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
         return cls(document["version"], tuple(document["keys"]), columns)
 

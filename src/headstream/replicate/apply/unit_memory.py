@@ -25,7 +25,7 @@ Unit: TypeAlias = tuple[str, int]
 
 
 class UnitMemory(ABC):
-    """A small Delta table whose newest appends belong to a unit that may not be committed."""
+    """A small Delta table whose newest appends belong to a unit that is possibly not committed."""
 
     def __init__(self) -> None:
         self._unit: Unit | None = None
@@ -62,7 +62,7 @@ class UnitMemory(ABC):
         self._unit = self._undecided = None
 
     def _note_stored(self, table: DeltaTable) -> None:
-        """Note the unit of the newest commit, when the table is opened."""
+        """Record the unit of the newest commit, when the table is opened."""
         self._undecided = _unit_of(table.history(1)[0])
 
     def _commit_properties(self) -> CommitProperties | None:

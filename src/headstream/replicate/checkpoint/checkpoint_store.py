@@ -190,7 +190,7 @@ class ObjectCheckpointStore:
                     return
 
     def publish(self, below: Sequence[str]) -> None:
-        """Keep the changes in the given files and directories; or check at least that the checkpoint is still this process's."""
+        """Store the changes in the given files and directories; or check at least that this process still has the checkpoint."""
         with self._lock:
             self._commit(below, check=True)
 

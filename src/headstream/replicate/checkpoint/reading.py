@@ -1,4 +1,4 @@
-"""Reads a checkpoint in an object store, also while its pipeline runs: into a directory that can be brought up again."""
+"""Reads a checkpoint in an object store, also while its pipeline runs: into a directory that can be refreshed."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@
     requests/…              requests from other machines, see remote_requests.py
 
 The process that creates commit 13 has the checkpoint: if two processes try, the store refuses one of them, which ends. A process
-takes over a checkpoint by such a commit without changes. That object is never deleted, so that the process before it,
-however late, finds its next number taken. A process that takes over then looks whether a snapshot has its commit's number or a
-higher one: then it has read an old state, and created a commit that had been written and deleted; it begins again.
+takes over a checkpoint by such a commit without changes. That object is never deleted, so that the previous process, however
+late, finds its next number taken. A process that takes over then looks for a snapshot with its commit's number or a higher
+number: such a snapshot shows that it has read an old state, and created a commit again that was deleted; it begins again.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class CheckpointObjects:
         StoreFiles(self.place / "parts" / record / f"{place:06d}").write(chunk)
 
     def note_take_over(self, number: int) -> None:
-        """Note that a commit, which is created next, takes over the checkpoint: prune() never deletes it."""
+        """Record that the next commit takes over the checkpoint: prune() never deletes it."""
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
-        """Delete a commit that takes over too late, and its note."""
+        """Delete a commit that takes over too late, and its record."""
         StoreFiles(self._place_of("commits", number)).remove()
         StoreFiles(self._place_of("drivers", number)).remove()
 
@@ -132,7 +132,7 @@ class CheckpointObjects:
         return found[0]
 
     def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
-        """Return the error for an object that is missing: legal if there is a snapshot of this or a higher number."""
+        """Return the error for a missing object: legal if there is a snapshot of this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
             return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
         return CorruptLogError(what, where=str(place), advice="Restore the checkpoint's objects from a copy, all of one moment")

@@ -118,13 +118,13 @@ class WorkingFiles:
                     yield part
 
     def accept(self, changes: Changes) -> None:
-        """Note that a record has the changes."""
+        """Record that a record has the changes."""
         self._known |= changes.known
         for path in changes.removed:
             self._known.pop(path, None)
 
     def everything(self) -> Changes | None:
-        """Return all files as in the last record, each as one piece, for a snapshot; None if some have changed since."""
+        """Return all files as in the last record, each as one piece, for a snapshot; None if some have changed."""
         if any(change.path.split("/")[0] != _SPARK for change in self.find_changes().files):
             return None
         changes = Changes()

@@ -32,7 +32,7 @@ SLOT_GROUP = cython.declare(cython.longlong, 16)
 def _sort_rows(
     numbers: cython.p_const_uchar, count: cython.longlong, groups: cython.longlong, places: cython.p_uchar, order: cython.p_uchar
 ) -> cython.void:
-    """Write the rows of group after group to `order`; `places`, all 0, gets where group n begins and n + 1 after it."""
+    """Write the rows of group after group to `order`; `places`, all 0, gets the begin of group n, and n + 1 after it."""
     number: cython.longlong
     at: cython.longlong
     row: cython.longlong

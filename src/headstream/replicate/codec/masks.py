@@ -36,7 +36,7 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
 
     Args:
         ordinals: Column ordinals, from 1.
-        width_bytes: The length of the mask; None is the shortest that holds them, at least 1.
+        width_bytes: The length of the mask; None for the shortest that holds them, at least 1.
 
     Raises:
         InvalidInputError: an ordinal is less than 1, or beyond the width.

@@ -100,7 +100,7 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
     Databases can count differently: NUMBER(2,5) holds 0.00099, two digits of five after the point; NUMBER(3,-2) holds
     99900.
 
-    The precision is 0 where the column states none.
+    The precision is 0 for a column without a stated precision.
     """
     if column.precision < 1:
         return 0, max(column.scale, 0)

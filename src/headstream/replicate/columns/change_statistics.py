@@ -35,8 +35,8 @@ class ChangeStatistics:
 
     Args:
         least: The lowest change sequence of changes that are not REFRESH rows; None if there are none.
-        most: The highest; "" if there are none.
-        first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
+        most: The highest sequence; "" without changes.
+        first_logged_us: When the log stored the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.observe() reads.
     """
 
@@ -54,7 +54,7 @@ class ChangeStatistics:
 
     @property
     def last_load_us(self) -> int | None:
-        """When the log took the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
+        """When the log stored the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
         found: int | None = pc.max(self.trace.filter(_are_loads(self.trace))["_hs_logged_us"]).as_py()
         return found
 

@@ -9,11 +9,11 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_transaction string   the transaction's id; null or "" for none
     _hs_event       int64    the change's number in its transaction, from 1; null if unknown
     _hs_last_event  bool     whether it is the transaction's last change; null if unknown
-    _hs_logged_us   int64    when the log took the message, microseconds since 1970 UTC
+    _hs_logged_us   int64    when the log stored the message, microseconds since 1970 UTC
     _hs_old.<key>   <type>   the key column's value before the change, null if unknown
     _hs_topic, _hs_partition, _hs_offset   its origin
 
-collapse() gives the table's columns and, of each key whose changes all carry the complete row, the last change:
+collapse() returns the table's columns and, of each key whose changes all carry the complete row, the last change:
 
     _hs_operation   int8     as above
     _hs_delete      bool     it deletes the row
@@ -248,7 +248,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 def _ordered(rows: pa.Table) -> pa.Table:
     """Return rows in the order they take effect: by sequence; at one sequence an upsert is after a delete.
 
-    Of two equal in both, the first received sorts last and takes effect, as it does when they arrive in different batches.
+    Of two changes equal in both, the first received sorts last and takes effect, as in different batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)

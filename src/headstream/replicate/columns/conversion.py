@@ -177,7 +177,7 @@ def _respell(texts: pa.StringArray) -> pa.StringArray:
 def _convert_or_halve(
     array: pa.Array, conversion: Callable[[pa.Array], pa.Array], target: pa.DataType, first: int, bad: dict[int, str]
 ) -> pa.Array:
-    """Convert; where that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
+    """Convert; if that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
     try:
         return conversion(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -233,7 +233,7 @@ def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floats(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the nearest FLOAT or DOUBLE of each number; a number beyond their range has none."""
+    """Return the nearest FLOAT or DOUBLE of each number; null for a number beyond their range."""
     if pa.types.is_string(array.type):
         infinite = pc.match_substring(array, "inf", ignore_case=True)
     elif pa.types.is_floating(array.type):
@@ -293,7 +293,7 @@ def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
     """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are the same key.
 
     Args:
-        scale: Digits after the point; None: as many as the number needs.
+        scale: Digits after the point; None: as many digits as the number needs.
     """
     encoded = texts.dictionary_encode()
     known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())

@@ -61,7 +61,7 @@ class TableNotice(NamedTuple):
     Args:
         kind: `truncated`, `load` (the first row) or `loaded` (the last row).
         sequence: The position of a truncation.
-        logged_us: When the log took the message, microseconds since 1970 UTC.
+        logged_us: When the log stored the message, microseconds since 1970 UTC.
     """
 
     schema: str
@@ -76,7 +76,7 @@ class Load:
     """One full load.
 
     Args:
-        begun_us: When the log took its first row, microseconds since 1970 UTC.
+        begun_us: When the log stored its first row, microseconds since 1970 UTC.
         ended_us: When the log took the last row seen of it; before `begun_us` if it has no row.
         floor: The highest change sequence logged before it; "" for the first load.
     """
@@ -180,7 +180,7 @@ class Loads:
         self.ended_us = max([self.ended_us, *begun_us])
 
     def mark_first(self, at_us: int) -> bool:
-        """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
+        """Record when the first row of a load was logged: the load begins, with the rows just before in other partitions.
 
         Returns:
             Whether this load is new, and not the table's first load.
@@ -193,12 +193,12 @@ class Loads:
         return is_further
 
     def mark_last(self, at_us: int) -> None:
-        """Note when the last row of a load was logged; its effect waits until all messages logged before are read."""
+        """Record when the last row of a load was logged; its effect waits until all messages logged before are read."""
         if at_us > self.closed_us:
             self.lasts = sorted({*self.lasts, at_us})
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the table was truncated at a position among its changes; repeating it changes nothing."""
+        """Record that the table was truncated at a position among its changes; repeating it has no effect."""
         known = [*(position for _, position in self.truncations)]
         if sequence not in known and f"{sequence}{LOAD_MARK}" > self.settled:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]

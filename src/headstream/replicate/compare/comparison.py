@@ -60,9 +60,9 @@ class Difference:
         kind: `missing` in the target, `extra` there, `changed`, `duplicate` (several rows of the target have the key), or
             `unsettled`: the source changed it again and again.
         columns: The columns that differ; empty unless it is changed.
-        source: The source's row; None if it has none.
-        target: The target's row; None if it has none.
-        sequence: The newest change sequence of the row in the target; "" if it has none.
+        source: The source's row; None for a missing row.
+        target: The target's row; None for a missing row.
+        sequence: The newest change sequence of the row in the target; "" for a missing row.
     """
 
     kind: Literal["missing", "extra", "changed", "duplicate", "unsettled"]

@@ -1,4 +1,4 @@
-"""JSON messages -> the same changes as Avro ones. One Python object per message: JSON is for small volumes.
+"""JSON messages -> the same changes as from Avro messages. One Python object per message: JSON is for small volumes.
 
 A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
 the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. Without an id it is decoded by
@@ -132,7 +132,9 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
     if table is not None:
         return table, None
     if envelope.schema is None:
-        raise SchemaError("the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables")
+        raise SchemaError(
+            "the message has no schema id, so its table is unknown", advice="Specify the topic's table: topic_tables"
+        )
     return "", envelope.schema
 
 

@@ -1,6 +1,6 @@
 """The byte order of a task's Avro column masks: inferred from rows, decided once per task, durable.
 
-Replicate's guide says little-endian, and no public sample proves it. A row contradicts an order if, with it, the
+Replicate's guide specifies little-endian, but no public sample proves it. A row contradicts an order if, with it, the
 column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
 contradicts it when a column that differs from beforeData is not in it.
 

@@ -62,7 +62,7 @@ def resolve_masks(
         changed: Change masks as received.
         values: Which columns have a value in each row.
         differences: Which columns differ from the row before; computed only while the task's order is undecided.
-        sequences: Change sequences, which tell changes from repeated ones; required with `differences`.
+        sequences: Change sequences, which distinguish changes from repeated changes; required with `differences`.
         orders: The decided byte orders; None for little-endian masks (JSON's, already converted).
     """
     lineage, ordinals = schema.metadata.lineage, schema.ordinals

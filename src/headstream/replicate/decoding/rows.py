@@ -174,7 +174,7 @@ def decode_avro_events(
 
 
 def _envelope_headers(envelopes: Envelopes, data: pa.Buffer, rows: RowNumbers) -> pa.Array:
-    """Return the envelopes' own headers; most messages have none."""
+    """Return the envelopes' own headers; most messages have no such headers."""
     starts, ends = np.frombuffer(envelopes.headers_start, np.int64)[rows], np.frombuffer(envelopes.headers_end, np.int64)[rows]
     found: list[dict[str, str] | None] = [None] * len(rows)
     view = memoryview(data)

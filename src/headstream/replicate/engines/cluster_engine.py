@@ -1,7 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
 A Spark MERGE costs at least a second, and a merge of deltalake some hundredths, so a micro-batch with few changes in each of
-many tables is merged in the driver. What that holds in memory is bounded by the sizes of the changes and of
+many tables is merged in the driver. Its memory is bounded by the sizes of the changes and of
 the table.
 """
 
@@ -107,6 +107,6 @@ class ClusterEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files if they contain it, else from the files."""
+        """Return the number of rows with a value in a column: from the statistics of files, else from the files."""
         known = self._log.count_values(column)
         return self._large.count_values(column) if known is None else known

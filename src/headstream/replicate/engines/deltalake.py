@@ -135,7 +135,7 @@ class TableLog:
         return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column, or had one before they were deleted; None if statistics are missing."""
+        """Return the number of rows with a value in a column, deleted rows included; None if statistics are missing."""
         field = next(field for field in self.table.schema().fields if field.name == column)
         physical = field.metadata.get("delta.columnMapping.physicalName", column)
         files = pa.table(self.table.get_add_actions(flatten=True))

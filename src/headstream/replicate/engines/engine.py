@@ -131,11 +131,11 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether there were any."""
+        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether it did so."""
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
+        """The table's deletion vectors; None for a table that neither has nor uses them. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files of writes cut short, and files unneeded for `kept_us` microseconds: older versions become unreadable."""

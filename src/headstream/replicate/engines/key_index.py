@@ -159,7 +159,7 @@ def _filter_places(numbers: _Numbers, bits: int) -> _Numbers:
 
 
 def _numbers(keys: pa.Table) -> _Numbers:
-    """Return the number of each key; a key with a null has any."""
+    """Return the number of each key; a key with a null has an undefined number."""
     columns = [column.combine_chunks() for column in keys.columns]
     parts = [_numbers_of(column) for column in columns]
     if len(parts) == 1:

@@ -1,7 +1,7 @@
 """Ranges of the keys of changes, so that a merge reads only the files that can contain one of them.
 
 Delta's log has the minimum and maximum of each column in each file. Keys that rise with time are adjacent, but rarely in one
-range: updates of recent rows, inserts at the end, an old row now and then. One range from the least key to the greatest would
+range: updates of recent rows, inserts at the end, an occasional old row. One range from the least key to the greatest would
 include all keys in between.
 """
 

@@ -146,7 +146,7 @@ def _specification(columns: Mapping[str, str]) -> str:
 
 @contextmanager
 def translated(path: Place, action: str) -> Iterator[None]:
-    """Turn what Spark and deltalake raise into a StorageError."""
+    """Convert exceptions of Spark and deltalake to StorageError."""
     try:
         yield
     except Py4JJavaError as error:

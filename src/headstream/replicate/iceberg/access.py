@@ -57,7 +57,7 @@ _MOST_SMALL: Final = 20
 
 
 class _RestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose requests have a time limit; pyiceberg's have none."""
+    """pyiceberg's REST catalog, whose requests have a time limit, unlike pyiceberg's."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()

@@ -37,7 +37,7 @@ _DELETES_SCHEMA: Final = pa.schema(
 
 
 def locate(table: Place, path: str = "") -> str:
-    """Return the location of a table, or of a file in it, as Iceberg's readers take it: nothing in it is escaped."""
+    """Return the location of a table, or of a file in it, as Iceberg's readers need it: without escapes."""
     root = str(table) if isinstance(table, StorePlace) else f"file://{table.absolute().as_posix()}"
     return f"{root}/{path}" if path else root
 

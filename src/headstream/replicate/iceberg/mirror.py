@@ -207,7 +207,7 @@ class TableMirror:
         return data, deletes
 
     def _bring_up(self, table: Table, log: LogSnapshot) -> None:
-        """Commit the difference, if there is one."""
+        """Commit the difference, if any."""
         wanted = WantedFiles.of(log)
         if _version_of(table) == log.version and _property_of(table, _FILES) in (None, wanted.digest):
             if expired := self._expired(table, more=0):

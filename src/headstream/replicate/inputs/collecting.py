@@ -1,6 +1,6 @@
 """Collects a micro-batch's results in the driver: at once, or in pieces if they exceed the memory of Spark's driver.
 
-At once, the driver's JVM holds the results of all tasks in memory, several times over. In pieces, they are computed
+Fetched together, the results of all tasks are several times in the memory of the driver's JVM. In pieces, they are computed
 once, stored on the executors' disks, and fetched a few rows at a time; the JVM frees each piece before the next.
 """
 
@@ -100,7 +100,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        in_pieces: Whether it is known not to fit; otherwise pieces are the fallback.
+        in_pieces: Whether the result is known not to fit; otherwise pieces are the fallback.
     """
     if not in_pieces:
         try:

@@ -82,7 +82,7 @@ class Input(Protocol):
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
+        """Make topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch, the columns of decoded.DECODED_SCHEMA."""
@@ -104,12 +104,12 @@ def open_input(
         source: A streaming DataFrame to read instead.
 
     Raises:
-        InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
+        InvalidOptionError: the DataFrame is not a stream or lacks a column, or nothing is selected.
     """
     if source is not None:
         return FrameInput(_from_frame(source), decode, times)
     if config.source is None:
-        raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
+        raise InvalidOptionError("there is nothing to read", where="source", advice="Pass a source, or a DataFrame")
     if not is_kafka(config.source):
         return LogInput(spark, config, decode)
     stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
@@ -129,7 +129,7 @@ class FrameInput:
         return self._messages
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics of Kafka that were deleted and created again begin at their first message."""
+        """Make topics of Kafka that were deleted and created again begin at their first message."""
         forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics, or a log, that were deleted and created again begin at their first message."""
+        """Make topics, or a log, that were deleted and created again begin at their first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:
@@ -254,12 +254,12 @@ def _headers(frame: DataFrame) -> Column:
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
         return blocks_of_kafka_headers(sf.col("headers"))
     if isinstance(kind, StringType):
-        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
+        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Pass Kafka's headers, or omit it")
     return empty
 
 
 def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: int) -> int:
-    """Put the schemas of a directory or URI into a schema store; return how many are new.
+    """Put the schemas of a directory or URI into a schema store; return the number of new schemas.
 
     `*.json` is table metadata (the message of a metadata message, or a complete metadata message in its envelope), `*.bin` a
     metadata message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with

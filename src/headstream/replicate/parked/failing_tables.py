@@ -1,4 +1,4 @@
-"""Failing tables: since when, why, and when they are retried. Stored in the ledger.
+"""Failing tables: the time and the reason of their failures, and the time of their next attempt. Stored in the ledger.
 
 A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
 FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue. A stopped table is a
@@ -38,7 +38,7 @@ class FailingTable:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether it has failed so often that an operator should intervene."""
+        """Whether the table has failed so often that an operator should intervene."""
         return self.failures >= FAILURES_OF_A_POISONED_TABLE
 
 

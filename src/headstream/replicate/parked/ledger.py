@@ -115,7 +115,7 @@ class Ledger:
 
     Args:
         path: Created if missing, except with read_only.
-        read_only: To inspect the ledger of a pipeline that another process may be running.
+        read_only: To inspect the ledger of a pipeline that another process can be running.
 
     Raises:
         LogVersionError: a newer Headstream created it; with read_only, also an older Headstream.
@@ -203,7 +203,7 @@ class Ledger:
             )
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages are in each state."""
+        """Return the number of messages in each state."""
         query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
         return dict(self._all(query))
 

@@ -159,12 +159,12 @@ class ParkingLot:
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
     def note_read_again(self, now_us: int) -> None:
-        """Note durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        """Record durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
         newest = int(self._ledger.mark("batch") or -1)
         self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
 
     def forget_read_again(self) -> None:
-        """Forget what note_read_again() has noted: another micro-batch is finished that has read all of these messages."""
+        """Forget the record of note_read_again(): another micro-batch is finished that has read all of these messages."""
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:

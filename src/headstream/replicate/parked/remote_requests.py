@@ -39,7 +39,7 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
 
 
 class RemoteRequests:
-    """The requests that a run takes over from the store; of a checkpoint in a directory there are none."""
+    """The requests that a run takes over from the store; a checkpoint in a directory has no such requests."""
 
     def __init__(self, ledger: Ledger, checkpoint_store: CheckpointStore) -> None:
         self._ledger = ledger
@@ -48,7 +48,7 @@ class RemoteRequests:
         self._next_check_us = 0
 
     def take(self, now_us: int) -> int:
-        """Move the requests into the ledger, once in five seconds; return how many were new. Unreadable requests wait."""
+        """Move the requests into the ledger, once in five seconds; return their number. Unreadable requests wait."""
         if self._place is None or now_us < self._next_check_us:
             return 0
         self._next_check_us = now_us + _CHECK_EVERY_US
@@ -76,4 +76,4 @@ class RemoteRequests:
             for name in names:
                 StoreFiles(folder / name).remove()
         except StorageError as error:
-            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted, which is tried again: %s", error)
+            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted; the deletion is retried: %s", error)

@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 
 class BackgroundWork(Generic[K]):
-    """Tries each request, and again after a pause if it has failed.
+    """Tries each request, and retries a failed request after a pause.
 
     Args:
         failure: Text of the log line of a failure: `a table is not registered`.
@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Schedule the work for the given tables, again if it is running; return at once."""
+        """Schedule the work for the given tables, again if it is running; return immediately."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:
@@ -54,7 +54,7 @@ class BackgroundWork(Generic[K]):
 
         Args:
             left: Log text after the number of unfinished requests: `tables are not registered`.
-            every_table: Whether to wait until each was tried; otherwise for one attempt at most.
+            every_table: Whether to wait until each was tried; otherwise it waits for at most one attempt.
         """
         with self.changed:
             if self.waiting:

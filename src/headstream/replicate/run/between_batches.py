@@ -36,7 +36,7 @@ class BetweenBatches:
         self._remote_requests = RemoteRequests(context.ledger, context.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
-        """Carry out the open requests; return whether there were any."""
+        """Carry out the open requests; return whether there were open requests."""
         self._remote_requests.take(self._now_us())
         requests = self._requests.open()
         for request in requests:
@@ -69,7 +69,7 @@ class BetweenBatches:
         return {"table": f"{schema}.{name}", "refused": refused}
 
     def close_overdue(self) -> bool:
-        """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
+        """Delay or dead-letter messages that waited too long for their schema; return whether there were such messages."""
         overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:
             return False

@@ -50,7 +50,7 @@ class TopicCopy:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there can be messages that it lacks."""
+        """Whether there can be messages that the mirror lacks."""
         return self._log.end(self._topic) != self._until
 
     def follow(self) -> int:
@@ -114,7 +114,7 @@ class Copies:
         The messages are in the pipeline's own log in any case, from which a copy continues where it ended.
 
         Args:
-            last: Whether the run ends: the first failure is raised then, after all copies were tried.
+            last: Whether the run ends: if so, the first failure is raised after all copies were tried.
         """
         failed: list[StorageError] = []
         for number, copy in enumerate(self._copies):

@@ -25,7 +25,7 @@ _COUNTERS: Final = (
     ("released", "released", "Messages that had waited and were applied."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
     ("tombstones", "tombstones", "Messages with a null payload, skipped."),
-    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied at once."),
+    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied immediately."),
     ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )

@@ -114,7 +114,7 @@ def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
     """Begin a checkpoint in an object store with a checkpoint in a directory, which no run uses meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
-            "there is no checkpoint of a pipeline", where=str(first), advice="Name the directory that a pipeline used"
+            "there is no checkpoint of a pipeline", where=str(first), advice="Specify the directory that a pipeline used"
         )
 
     def prepare(copy: Path) -> None:
@@ -351,7 +351,7 @@ class ReplicatePipeline:
                 what,
                 where=self._config.source,
                 advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. To avoid this in later "
-                "micro-batches, give Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower "
+                "micro-batches, increase Spark's memory (--driver-memory 4g, or spark.driver.memory), or lower "
                 "max_bytes_per_batch or max_messages_per_batch",
             )
         found = find_source_fault(error)
@@ -366,11 +366,11 @@ class ReplicatePipeline:
         )
 
     def stop(self) -> None:
-        """End the run after the micro-batch that is being applied; thread-safe, returns at once."""
+        """End the run after the micro-batch that is being applied; thread-safe, returns immediately."""
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in a separate thread, and return at once: for notebooks.
+        """Run in a separate thread, and return immediately: for notebooks.
 
         Raises:
             InvalidInputError: it was started before; a pipeline runs once.

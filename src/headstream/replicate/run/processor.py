@@ -76,7 +76,8 @@ class Processor:
                 micro-batches, microseconds since 1970 UTC; None if unknown.
 
         Raises:
-            ReplicateError: too many of a topic's messages are invalid and of no table, or too many wait; it must be reread.
+            ReplicateError: too many of a topic's messages are invalid and belong to no table, or too many wait; it must be
+                reread.
             StorageError: messages to set aside are no longer in the source; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
@@ -132,7 +133,7 @@ class Processor:
         return self._parking_step.finish_release(unit, release)
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
-        """Do the work between two micro-batches; return whether there was any.
+        """Do the work between two micro-batches; return whether there was work.
 
         Args:
             last: Whether the run ends: failing tables are then retried once, even if not due.
@@ -157,7 +158,8 @@ class Processor:
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that can be released; return whether there were any. `every_table`: even if not due.
+        """Release the waiting messages that can be released; return whether there were such messages. `every_table`: even if not
+        due.
 
         Their schema has arrived, their table is due for a retry, their transaction is complete, or their load can be placed.
         """

@@ -1,6 +1,6 @@
 """Registers the pipeline's tables in a catalog, in a separate thread: a slow or unavailable catalog delays no merge.
 
-a table has its first commit, or the run begins  ->  offered  ->  registered, or tried again after a pause
+a table has its first commit, or the run begins  ->  offered  ->  registered, or retried after a pause
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class CatalogTables:
             self._registration.offer(entries)
 
     def status(self) -> dict[str, Any] | None:
-        """Return what Registration.status() does; None if there is no catalog."""
+        """Return the result of Registration.status(); None if there is no catalog."""
         return None if self._registration is None else self._registration.status()
 
     def finish(self, tables: Iterable[Table], *, every_table: bool) -> None:

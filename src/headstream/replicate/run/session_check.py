@@ -38,7 +38,7 @@ def check_classic(spark: SparkSession) -> None:
         raise InvalidOptionError(
             "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
             where="spark",
-            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
+            advice="Use the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
         )
 
 

@@ -66,7 +66,7 @@ class StoppedTables:
     def retry(self, unit: Unit) -> Unit:
         """Take the dead messages of tables that stay stopped out of a release; tables with few dead messages are merged.
 
-        A table ends its stop with the release of its last waiting messages: until then the rest can be as bad.
+        A table's stop ends with the release of its last waiting messages: until then, all remaining messages can be invalid.
         """
         dead = self._divide(unit.decoded.dead)
         messages = self._count(unit.decoded)

@@ -152,7 +152,7 @@ class Transactions:
     def close_overdue(self, *, all_read: bool) -> bool:
         """Apply the policy for transactions that have been open for too long; return whether some were closed.
 
-        A new run can still read the rest of them, so nothing is overdue before the run is that old.
+        A new run can still read their other events, so no transaction is overdue before the run is that old.
 
         Raises:
             ReplicateError: a transaction is overdue, and the policy is `fail`.

@@ -45,7 +45,7 @@ class Explainer:
     Args:
         find_metadata: Schema id -> the table's version, from another source.
         mask_order: Byte order of masks in Avro.
-        advice: What to do if a schema is unknown.
+        advice: The advice for an unknown schema.
     """
 
     def __init__(

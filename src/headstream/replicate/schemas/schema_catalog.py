@@ -91,7 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    schema_store: Read again for every id not found so far.
+    schema_store: Read again for every id that was not found until now.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:
@@ -194,7 +194,7 @@ class SchemaCatalog:
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
             f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not identify the table",
-            advice="Name the topic's table: topic_tables; then redrive the message",
+            advice="Specify the topic's table: topic_tables; then redrive the message",
         )
 
     def _prepare(self, entry: StoredSchema, own_schema: str | None, avro: bool) -> _Ready:
@@ -264,13 +264,13 @@ class SchemaCatalog:
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
                 f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
-                advice="Give each source table a separate target: target",
+                advice="Set a separate target for each source table: target",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
                 f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
                 f"{lineage.task!r} of {lineage.server!r} too",
-                advice='Set tasks = "all" to apply both, or give each task a separate target, as in target = "{task}.{table}"',
+                advice='Set tasks = "all" to apply both, or set a separate target for each task, as in target = "{task}.{table}"',
             )
 
     def _find_owners(self) -> dict[tuple[str, str], Lineage]:

@@ -44,7 +44,7 @@ class SchemaObjects:
         self._asked: set[str] = set()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Store a schema; return False if there is one of this name. The copy has all schemas of the store."""
+        """Store a schema; return False if this name exists. The copy has all schemas of the store."""
         is_new = StoreFiles(self.place / name).create(content)
         self._fetch(name)
         return is_new
@@ -71,7 +71,7 @@ class SchemaObjects:
         self._listed_s = time.monotonic()
 
     def expire(self) -> None:
-        """Let the next refresh() look again, regardless of the last refresh."""
+        """Make the next refresh() look again, regardless of the last refresh."""
         if self._listed_s is not None:
             self._listed_s = -math.inf
 

@@ -116,7 +116,7 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
         raise StorageError(
             f"this executor does not see the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
-            advice="Name a URI of an object store, or a directory that driver and executors have at one path, by --zone or zone",
+            advice="Specify a URI of an object store, or a directory at one path for driver and executors, by --zone or zone",
         )
 
 
@@ -238,7 +238,7 @@ class SchemaStore:
             raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def expire(self) -> None:
-        """Let the next look for a table's schemas see what another process has stored until now, also in an object store."""
+        """Make the next search for a table's schemas include the schemas that other processes stored, also in an object store."""
         if self._objects is not None:
             self._objects.expire()
 

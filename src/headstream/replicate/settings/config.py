@@ -110,7 +110,7 @@ class ReplicateConfig:
         accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
         take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
-        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts at once.
+        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
         max_messages_per_batch: Maximum number of messages of one micro-batch; for a log 5 % more if that reads all remaining
             messages.
         max_bytes_per_batch: Maximum stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of
@@ -122,7 +122,7 @@ class ReplicateConfig:
         merge: Settings of merges by deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
-        metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
+        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.

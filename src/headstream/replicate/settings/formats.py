@@ -97,7 +97,7 @@ def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """
     schema, table = document.get("schema"), document.get("table")
     if not isinstance(schema, str) or not isinstance(table, str) or not table:
-        raise DecodeError("the schema or table of the flat message is not text", 0)
+        raise DecodeError("the schema or table in the flat message is not text", 0)
     operation = document.get("op")
     if operation not in _FLAT_OPERATIONS:
         raise DecodeError(f"the operation of a flat message is {str(operation)[:40]!r}, none of F, I, U, D", 0)

@@ -60,7 +60,7 @@ class IcebergSettings:
         return {name: value for name, value in self.catalog.items() if name != _NAME}
 
     def identify(self, schema: str, table: str) -> tuple[str, ...] | None:
-        """Return the namespace and name of a target's Iceberg table, None if it is to have none; the schema can be ""."""
+        """Return the namespace and name of a target's Iceberg table, None for no Iceberg table; the schema can be ""."""
         if not any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables):
             return None
         return (*make_catalog_name(self.namespace, schema, table), self.table.format(schema=schema, table=table))

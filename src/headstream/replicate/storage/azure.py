@@ -98,7 +98,7 @@ class AzureAccess(StoreAccess):
             raise InvalidOptionError(
                 f"[storage] has {own}, and the environment has {other}, which the clients use instead",
                 where="storage",
-                advice=f"Unset {other}, or take the credentials from the environment",
+                advice=f"Unset {other}, or use the credentials from the environment",
             )
 
     def delta_options(self) -> dict[str, str]:

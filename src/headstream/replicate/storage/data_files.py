@@ -216,7 +216,7 @@ class _Statistics:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
-    """Return the least and the greatest value, nothing if all are null, and None if a reader could understand them otherwise."""
+    """Return the least and the greatest value; no values if all are null, and None if readers could misinterpret the values."""
     kind = column.type
     tests = (
         pa.types.is_string,

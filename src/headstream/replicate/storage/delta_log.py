@@ -175,7 +175,8 @@ class LogSnapshot:
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
-        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did.
+        folded_ms: Time of the last fold or merge of files, milliseconds since 1970 UTC; None if no commit that was read did
+            so.
         removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
             not forgotten; empty unless read() was asked for them.
     """
@@ -240,7 +241,7 @@ class LogSnapshot:
         return self.protocol.has_vectors and self.configuration.get(VECTORS_PROPERTY) == "true"
 
     def advance(self) -> bool:
-        """Read the commits made since; return whether there were any."""
+        """Read the newer commits; return whether there were newer commits."""
         with Translated(self.table, "the table's log cannot be read"):
             return self._advance()
 
@@ -278,7 +279,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, without files that have none; vectors in use are kept in memory."""
+        """Return the deleted rows of files, without files without deleted rows; vectors in use are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)
@@ -425,7 +426,7 @@ def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 and none if there is none."""
+    """Return the version and the files of the newest complete checkpoint; -1 and no files without a checkpoint."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         match = _CHECKPOINT.fullmatch(name)

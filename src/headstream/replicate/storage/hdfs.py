@@ -76,7 +76,7 @@ class _HdfsClient:
         self._client = client
 
     def read(self, key: str) -> tuple[bytes, str] | None:
-        """Read a file; one that a replace() took away and did not finish is put back first."""
+        """Read a file, after restoring a file that an unfinished replace() had moved away."""
         try:
             content = self._content(key)
         except FileNotFoundError:
@@ -157,7 +157,7 @@ class _HdfsClient:
         return hidden
 
     def _move(self, hidden: str, key: str) -> bool:
-        """Give a hidden file its name; return False, and delete it, if there is a file of that name."""
+        """Rename a hidden file to its final name; return False, and delete it, if a file has that name."""
         try:
             self._client.rename(f"/{hidden}", f"/{key}")
         except FileExistsError:

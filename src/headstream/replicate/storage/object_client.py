@@ -47,14 +47,14 @@ class ObjectClient:
         self._put(key, content, "overwrite")
 
     def remove(self, key: str) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
         try:
             obstore.delete(self._store, key)
         except FileNotFoundError:  # Azure and Google say so
             return
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether there is an object below a key."""
+        """Return whether an object exists below a key."""
         return any(len(page) for page in obstore.list(self._store, prefix=prefix, chunk_size=1))
 
     def names(self, prefix: str, after: str) -> list[str]:

@@ -104,7 +104,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     """Return the place that a path or a URI names.
 
     Args:
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
+        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
 
     Raises:
         InvalidOptionError: its scheme is unsupported, the URI is invalid, or it is a catalog's table name.
@@ -126,7 +126,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
         raise InvalidOptionError(f"the {scheme}:// URI is not {form}", advice=f"Write it as in {form}")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/")) and key:
-        raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Name the key itself")
+        raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Specify the key itself")
     return StorePlace(bucket, key, scheme=scheme)
 
 
@@ -135,7 +135,7 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
 
     Args:
         served: Whether this setting's place can be in an object store.
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
+        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
     """
     if not isinstance(place, StorePlace):
         schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]

@@ -50,10 +50,10 @@ class StoreClient(Protocol):
         """Create or overwrite an object; readers see the old or the new object."""
 
     def remove(self, key: str) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether there is an object below a key."""
+        """Return whether an object exists below a key."""
 
     def names(self, prefix: str, after: str) -> list[str]:
         """Return the names of the objects below a key that follow a given name, in order; deeper names have slashes."""

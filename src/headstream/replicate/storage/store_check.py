@@ -21,7 +21,7 @@ def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
 
     Args:
         places: Of any kind; paths are skipped.
-        read: A place that is only read: it is listed.
+        read: A place that is only read: its files are listed.
 
     Raises:
         StorageError: a store cannot be reached or written, or it ignores conditions, so that two writers could

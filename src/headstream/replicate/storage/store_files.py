@@ -43,7 +43,7 @@ class StoreFiles:
             return self._client().replace(self._place.key, content, tag)
 
     def has_any(self) -> bool:
-        """Return whether there is an object below the place."""
+        """Return whether an object exists below the place."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().has_any(self._place.key)
 
@@ -63,7 +63,7 @@ class StoreFiles:
             return self._client().folders(self._place.key)
 
     def remove(self) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
         with _Translated(self._place, "cannot be deleted"):
             self._client().remove(self._place.key)
 

@@ -145,7 +145,7 @@ class StoredMerge:
         return self.merges.placed(left, self.schema, keeps_all=keeps_all)
 
     def _note_places(self, report: FoldReport) -> None:
-        """Note where executors have placed changes among the loads."""
+        """Record where executors have placed changes among the loads."""
         self.merges.state.loads.has_below_first |= report.has_below_first
         if report.is_unsettled:
             self.merges.state.loads.settled = ""

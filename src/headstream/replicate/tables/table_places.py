@@ -58,7 +58,7 @@ def place_table(directory: Place, schema: str, table: str) -> Place:
 
 
 def has_table(path: Place) -> bool:
-    """Return whether there is a Delta table with commits in its log.
+    """Return whether a Delta table with commits in its log exists.
 
     Raises:
         OSError: the directory cannot be read.

@@ -88,7 +88,7 @@ class TargetTables:
     Args:
         checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        checkpoint_store: Stores the state on which a table's commit relies; None if the checkpoint does so itself.
+        checkpoint_store: Stores the state on which a table's commit relies; None if the checkpoint does so without it.
         label_jobs: Labels the Spark jobs of a table's steps, and can record the result of a merge.
     """
 
@@ -301,7 +301,7 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations, and first and last rows of loads, from messages of the source; repeating it changes nothing.
+        """Record truncations, and first and last rows of loads, from messages of the source; repeating it has no effect.
 
         The rows of a load that were logged at the same time in other partitions also belong to it.
         """
@@ -317,7 +317,7 @@ class TargetTables:
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
-        """Return the deletion vectors of the tables that were merged into and have some, or are to get some."""
+        """Return the deletion vectors of the merged tables that have deletion vectors, or get them by their settings."""
         with self._lock:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
@@ -325,7 +325,7 @@ class TargetTables:
     def maintain(
         self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Run the maintenance steps that are due for a table; return whether there were any.
+        """Run the maintenance steps that are due for a table; return whether a step was due.
 
         A late change that is older than the remembered deletions, for a key that is not in the table, is dead-lettered
         with that reason.

@@ -62,7 +62,7 @@ class Owner:
         self._check(owner, file.parent)
 
     def _claim_in_store(self, path: StorePlace) -> None:
-        """Claim a table in an object store: one request where its owner is known."""
+        """Claim a table in an object store: with one request if its owner is known."""
         files = StoreFiles(path / OWNER_FILE)
         found = files.read()
         if found is None and not has_table(path):
@@ -87,7 +87,7 @@ class Owner:
             raise ReplicateError(
                 f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
-                advice="Give each pipeline separate targets (tables, target). If that checkpoint is lost, run with "
+                advice="Set separate targets for each pipeline (tables, target). If that checkpoint is lost, run with "
                 "--take-over: its record of deletions is also lost, so load the table again",
             )
 
@@ -116,8 +116,8 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
         raise ReplicateError(
             f"the table's directory would be {'in' if other == outer else 'around'} the directory of another table, {other}",
             where=str(path),
-            advice="Give one of them another target (tables, target): a vacuum of the outer table would delete the inner table's "
-            "files",
+            advice="Set another target for one of them (tables, target): a vacuum of the outer table would delete the inner "
+            "table's files",
         )
 
 

@@ -244,12 +244,12 @@ class TargetTable:
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
+        """Record that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
     def mark_load(self, at_us: int, *, is_last: bool) -> None:
-        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        """Record that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
         if is_last:
             self._state.loads.mark_last(at_us)
         elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
@@ -267,7 +267,7 @@ class TargetTable:
         return None if self._table is None else self._table.engine.vectors
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
-        """Run the maintenance steps that are due; return whether there were any.
+        """Run the maintenance steps that are due; return whether a step was due.
 
         Each step is recorded as done before it runs: a failed step is repeated when due again.
 
@@ -303,7 +303,7 @@ class TargetTable:
         return worked
 
     def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
-        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        """Forget the deletions that were recorded before a time; return whether there were such deletions."""
         if kept_us is None:
             return False
         state = self._state

@@ -206,9 +206,7 @@ def load_config(
     given += read_variables(environ)
     given += [GivenValue(key, value, "the command line") for key, value in (options or {}).items()]
     if is_fresh and not any(each.key == "system.path" for each in given):
-        raise InvalidOptionError(
-            "--fresh requires an explicit directory", advice="Name it, as in --data DIR, or leave --fresh out"
-        )
+        raise InvalidOptionError("--fresh requires an explicit directory", advice="Specify it, as in --data DIR, or omit --fresh")
     read_from = tuple(each for each in (path, env_path) if each is not None)
     return replace(_Loader(given).load(), read_from=read_from, is_fresh=is_fresh)
 
@@ -406,7 +404,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: unless it is set, where only this machine can reach it."""
+        """Return whether to serve the console: by the setting, else only if no other machine can reach it."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback

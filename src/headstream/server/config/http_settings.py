@@ -95,7 +95,7 @@ class CorsSettings:
             raise InvalidInputError(
                 "credentials are not allowed together with any (*) origin, method or header",
                 where="http.cors",
-                advice="Name them",
+                advice="Specify them",
             )
 
 
@@ -106,7 +106,7 @@ class HttpSettings:
     Args:
         max_body_bytes: Limit of a request's body, bytes.
         max_binary_bytes: Limit of a binary body with messages, bytes.
-        max_connections: Limit of connections; further connections are closed at once.
+        max_connections: Limit of connections; further connections are closed immediately.
         idle_s: Timeout of a silent connection between requests or within a request's head, seconds.
         body_s: Timeout of receiving a request's body, seconds.
         reply_s: Timeout of sending a reply, seconds.

@@ -201,7 +201,7 @@ KEYS: Final[dict[str, Key]] = {
     "tcp.socket.recv_buffer_size": Key("100 KB", _bytes(2048, 1 << 30)),
     "tcp.socket.send_buffer_size": Key("100 KB", _bytes(4096, 1 << 30)),
     "tcp.socket.keepalive": Key(False, _flag),
-    "tcp.socket.nodelay": Key(True, _flag, "small responses are always sent at once"),
+    "tcp.socket.nodelay": Key(True, _flag, "small responses are always sent immediately"),
     "tcp.socket.linger": Key("0 s", _us(0, 60 * _MINUTES)),
     "quic.enabled": Key(False, _flag),
     "quic.address": Key("127.0.0.1:8080", _text),

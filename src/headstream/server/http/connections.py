@@ -49,7 +49,7 @@ class _HttpConnection(web.RequestHandler):
         return self._current_request is not None and (self.body is None or self.body.is_eof())
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -63,7 +63,7 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpConnections(web.Server):
-    """All connections over HTTP; connections beyond the limit are closed at once.
+    """All connections over HTTP; connections beyond the limit are closed immediately.
 
     Args:
         most: Limit of connections.
@@ -89,11 +89,11 @@ class HttpConnections(web.Server):
         )
 
     def count_free(self) -> int:
-        """Return how many more connections are allowed."""
+        """Return the number of further connections that are allowed."""
         return self._most - self._traffic.connections
 
     def evict_one(self) -> bool:
-        """Close the oldest connection without a request with a valid token; return whether there was one."""
+        """Close the oldest connection without a request with a valid token; return whether a connection was closed."""
         return self._unauthenticated.end_oldest()
 
     @staticmethod

@@ -65,7 +65,7 @@ def read_query(text: str) -> dict[str, str]:
         raise DecodeError(f"the query has more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
     query = dict(pairs)
     if len(query) != len(pairs):
-        raise DecodeError("a parameter comes twice", 0, where="query")
+        raise DecodeError("a parameter is repeated", 0, where="query")
     return query
 
 

@@ -200,7 +200,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop accepting requests, finish the running ones, and close; idempotent."""
+        """Stop accepting requests, finish the running requests, and close; idempotent."""
         listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
         if listener is None or handlers is None:
             return
@@ -356,7 +356,7 @@ class HttpServer:
         return command.code in _QUICK
 
     def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
-        """Return how many bytes to reserve before messages are read; their real size is counted afterwards."""
+        """Return the number of bytes to reserve before messages are read; their real size is counted afterwards."""
         if is_quick:  # no other read runs meanwhile
             return _QUICK_BYTES
         most_bytes = self._dispatcher.poll_bytes

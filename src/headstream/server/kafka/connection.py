@@ -226,7 +226,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._transport.abort()
 
     def check(self, now_s: float) -> None:

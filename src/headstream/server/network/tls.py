@@ -55,7 +55,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
         raise InvalidOptionError(
             f"no certificate with its key: {error}",
             where=str(files.certificate),
-            advice="Give a PEM file and its key, or a PKCS#12 file and its password",
+            advice="Set a PEM file and its key, or a PKCS#12 file and its password",
         ) from None
     return context
 

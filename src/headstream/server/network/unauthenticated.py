@@ -28,7 +28,7 @@ class UnauthenticatedConnections(Generic[_C]):
     A connection that has since logged in is removed at its turn, not when it logs in.
 
     Args:
-        abort: Closes a connection at once.
+        abort: Closes a connection immediately.
     """
 
     def __init__(self, abort: Callable[[_C], None]) -> None:
@@ -36,7 +36,7 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections: dict[_C, None] = {}
 
     def add(self, connection: _C) -> None:
-        """Take note of a new connection."""
+        """Record a new connection."""
         self._connections[connection] = None
 
     def discard(self, connection: _C) -> None:
@@ -44,7 +44,7 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections.pop(connection, None)
 
     def end_oldest(self) -> bool:
-        """Close the oldest without a running request, and return whether there was one."""
+        """Close the oldest connection without a running request, and return whether a connection was closed."""
         for _ in range(len(self._connections)):
             connection = next(iter(self._connections))
             del self._connections[connection]

@@ -1,4 +1,4 @@
-"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones are served."""
+"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that it serves small requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LoopRounds:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether there is room for another large poll, or for more of a large request: two of a million bytes are too much."""
+        """Whether there is room for another large poll, or for more of a large request: two million bytes are too much."""
         return self._round_bytes < ROUND_BYTES // 2
 
     @property

@@ -117,7 +117,7 @@ class MemoryBudget:
         return self.held_bytes > self.total_bytes * _TIGHT_SHARE
 
     def take_relief(self) -> bool:
-        """Return True once after a high peak has passed: freed memory is worth returning to the system then."""
+        """Return True once after a high peak has passed: returning freed memory to the system then has an effect."""
         if self._peak_bytes < _MUCH_BYTES or self.held_bytes > self._peak_bytes // 8:
             return False
         self._peak_bytes = self.held_bytes
@@ -146,7 +146,8 @@ class MemoryBudget:
         return is_alone or all_bytes <= _SMALL_BYTES or held_bytes + more_bytes <= self.total_bytes // _USER_SHARE
 
     def poll_bytes(self, client: int | str) -> int:
-        """Return about how many bytes a poll of a client can return now; 0 if it has to wait until the client holds less.
+        """Return the approximate number of bytes that a client's poll can return now; 0 if it has to wait until the client holds
+        less.
 
         A user who holds little gets a small poll from the reserve when other users hold the budget.
         """
@@ -204,7 +205,7 @@ class MemoryAccount:
 
     @property
     def poll_bytes(self) -> int:
-        """About how many bytes a poll can return now; 0 if it has to wait."""
+        """The approximate number of bytes that a poll can return now; 0 if it has to wait."""
         return self._budget.poll_bytes(self._client)
 
     def log_in(self, user_id: int) -> None:
@@ -215,7 +216,7 @@ class MemoryAccount:
         self._budget.change(user_id, held_bytes)
 
     def hold_requests(self, size_bytes: int) -> bool:
-        """Set the held bytes of all requests, if that is within the budget; return whether it is."""
+        """Set the held bytes of all requests, if the budget allows it; return whether it does."""
         more_bytes = size_bytes - self._requests_bytes
         if more_bytes > 0 and not self._budget.may_hold(self._client, more_bytes, size_bytes + self._responses_bytes):
             return False

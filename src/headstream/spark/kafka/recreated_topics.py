@@ -75,7 +75,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
 
 
 def pattern_names(pattern: str, names: list[str]) -> list[str]:
-    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match none here."""
+    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match no topic here."""
     try:
         return [name for name in names if re.fullmatch(pattern, name)]
     except re.error:

@@ -75,7 +75,7 @@ def fetch(
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
-        on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
+        on_progress: Called while jars are fetched, with the number of complete jars and the bytes of all until then.
 
     Raises:
         JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
@@ -97,7 +97,7 @@ def fetch(
         raise JarsError(
             f"the jars of the set {jar_set.name} cannot be written: {error}",
             where=str(root),
-            advice="Name a writable folder in HEADSTREAM_JARS",
+            advice="Specify a writable folder in HEADSTREAM_JARS",
         ) from error
     found = find(jar_set, directory)
     if found is None:

@@ -42,7 +42,7 @@ def find_java() -> Java:
     """Return the Java that Spark will run on.
 
     Raises:
-        JavaError: there is none, it is older than 17, or it lacks a module that Spark needs.
+        JavaError: Java is missing, is older than 17, or lacks a module that Spark needs.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

@@ -128,7 +128,7 @@ def session(
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings to start a session with: our defaults where no other is given, and the caller's settings.
+    """Return the settings to start a session with: the caller's settings, and our defaults for all others.
 
     Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
     """
@@ -152,7 +152,7 @@ def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session created elsewhere what session() sets up: Kafka URLs in `format("headstream")`, SQL functions.
+    """Add the settings of session() to a session created elsewhere: Kafka URLs in `format("headstream")`, SQL functions.
 
     Args:
         spark: A session, also one of Spark Connect.
@@ -229,7 +229,7 @@ def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return those sets of which the JVM of spark-submit, if there is one, lacks a jar (`--jars`); all if there is none."""
+    """Return the sets of which the JVM of spark-submit, if any, lacks a jar (`--jars`); all if there is none."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -277,7 +277,7 @@ def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _count_cores(master: str) -> int:
-    """Return how many tasks run at once if the master is this machine, else 0."""
+    """Return the number of tasks that run at once if the master is this machine, else 0."""
     match = _LOCAL_MASTER.fullmatch(master.strip())
     if match is None:
         return 0

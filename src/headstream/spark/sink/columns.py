@@ -78,7 +78,7 @@ class HeaderSource:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """The columns of each part of a message, named as in the DataFrame, None where there is none.
+    """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
         topic: The topic's; None if all rows have one.
@@ -113,7 +113,7 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
             raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Make it {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it, with AS")
+        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError("no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic')
     unknown = [name for name in types if name not in found.values() and name not in taken]

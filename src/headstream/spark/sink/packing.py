@@ -99,7 +99,7 @@ class Packer:
             )
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
-            raise InvalidInputError("a message of a compacted topic has no key", advice="Give each row a key")
+            raise InvalidInputError("a message of a compacted topic has no key", advice="Set a key for each row")
         blocks = self._blocks(batch)
         sent = pack(
             payload.offsets,
@@ -167,9 +167,9 @@ def _ids(column: pa.Array) -> bytearray | memoryview:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = parse_ids(ids.offsets, ids.data, ids.validity)
         if isinstance(found, int):
-            raise InvalidInputError(f"column id has {column[found].as_py()!r}", advice="Give a UUID of 36 characters, or null")
+            raise InvalidInputError(f"column id has {column[found].as_py()!r}", advice="Pass a UUID of 36 characters, or null")
         return found
     lengths = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["min"] not in (None, 16) or lengths["max"] not in (None, 16):
-        raise InvalidInputError("column id has values that are not 16 bytes", advice="Give the 16 bytes of a UUID, or null")
+        raise InvalidInputError("column id has values that are not 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
     return memoryview(pc.fill_null(column, bytes(16)).cast(pa.binary(16)).buffers()[1])[: 16 * len(column)]

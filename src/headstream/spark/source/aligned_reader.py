@@ -135,12 +135,12 @@ def find_end(
     ends_at: Callable[[int], dict[TopicPartition, int]],
     fullness: Callable[[Mapping[TopicPartition, int]], float],
 ) -> tuple[int, dict[TopicPartition, int]]:
-    """Return the latest time found up to which all partitions fit into a micro-batch, and where they end then.
+    """Return the latest time found up to which all partitions fit into a micro-batch, and their ends for it.
 
     Args:
         low_us: A time before which everything is read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
-        ends_at: A time -> where each partition ends that is read up to it.
+        ends_at: A time -> the end of each partition that is read up to it.
         fullness: Such ends -> their share of the limits: they fit up to 1, those at `high_us` up to 1.05.
     """
     end = ends_at(high_us)

@@ -69,7 +69,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
-                f"{_STRATEGY} needs a time to start from", advice="Give startingTimestamp or startingOffsetsByTimestamp"
+                f"{_STRATEGY} needs a time to start from", advice="Set startingTimestamp or startingOffsetsByTimestamp"
             )
         return _parse_offsets(option, given.get(option.lower(), "earliest"), subscription)
     return _parse_times(option, given[option.lower()], subscription, or_latest=strategy == "latest")
@@ -92,7 +92,7 @@ def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
 def _one_of(given: Mapping[str, str], options: tuple[str, ...]) -> str:
     given_names = [option for option in options if option.lower() in given]
     if len(given_names) > 1:
-        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} contradict each other", advice="Give one of them")
+        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} contradict each other", advice="Set one of them")
     return given_names[0] if given_names else options[0]
 
 

@@ -36,7 +36,7 @@ class Sizes(Protocol):
     """The sizes of a log, for admit_bytes()."""
 
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has."""
+        """Return the approximate number of stored bytes of a partition's range."""
         ...
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
@@ -71,7 +71,7 @@ def admit(
     the partitions take turns.
 
     Args:
-        start: Where each partition begins; one that is missing begins at 0.
+        start: Where each partition begins; a missing partition begins at 0.
         latest: Where each partition ends now. A range that ends before its start (its log has lost messages) is reversed.
         limit: Offsets, 1 or more; None is unlimited.
     """
@@ -105,7 +105,7 @@ def admit_bytes(
     nevertheless takes it, as do further partitions within the limit; the turn changes with every batch, in a fair order.
 
     Args:
-        start: Where each partition begins; one that is missing begins at 0.
+        start: Where each partition begins; a missing partition begins at 0.
         latest: Where each partition ends now.
         limit: Stored bytes, 1 or more.
     """

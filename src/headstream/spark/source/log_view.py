@@ -61,7 +61,7 @@ class LogView(ABC):
         return [TopicPartition(topic.name, number) for number in numbers]
 
     def size_of(self, part: OffsetRange) -> int:
-        """Return about how many stored bytes a range has."""
+        """Return the approximate number of stored bytes of a range."""
         return self.size_between(part.topic_partition, part.from_offset, part.until_offset)
 
     @property
@@ -75,7 +75,7 @@ class LogView(ABC):
 
     @abstractmethod
     def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
-        """Return the first offset of a partition of this time or later, its end if there is none."""
+        """Return the first offset of a partition at this time or later; its end if there is no such offset."""
 
     @abstractmethod
     def last_time(self, partition: TopicPartition) -> int | None:
@@ -83,7 +83,7 @@ class LogView(ABC):
 
     @abstractmethod
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
+        """Return the approximate number of stored bytes of a partition's range; 0 if the index is damaged."""
 
     @abstractmethod
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:

@@ -16,7 +16,7 @@ class Matching(NamedTuple):
 
     Args:
         next_offset: The offset up to which the range is examined; None: that after the last of these messages.
-        failed_count: How many of the examined messages the filter could not be applied to.
+        failed_count: The number of examined messages that the filter could not be applied to.
     """
 
     stored: memoryview

@@ -94,7 +94,7 @@ class SourceOptions:
     """Validated options of a read.
 
     Args:
-        states: Codes of the states that are read, or None for all.
+        states: Codes of the states to read, or None for all.
         given: The names of the options that were given, lower-case.
     """
 

@@ -155,7 +155,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
 
 def _read_identity(path: str) -> object:
-    """Return the identity in the marker at a path, or None if there is none."""
+    """Return the identity in the marker at a path; None if there is none."""
     file = OsReadFiles().open_read(path)
     if file is None:
         return None

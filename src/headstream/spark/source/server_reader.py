@@ -86,7 +86,7 @@ class ServerFollower:
         self.first_offset = partitions[number - 1].first_offset
 
     def next_readable(self, offset: int) -> int:
-        """Return the given offset: the next fetch shows whether it is readable."""
+        """Return the given offset: the next fetch shows whether its message exists."""
         return offset
 
     def read_matching(
@@ -169,7 +169,7 @@ class ServerFollower:
             raise OffsetOutOfRangeError(
                 f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older ones have been dropped by retention or deletion, later offsets were never written",
+                advice="Older messages have been dropped by retention or deletion, later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:
@@ -193,7 +193,7 @@ class ServerFollower:
 def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryview:
     """Return the messages of a poll that are before an offset.
 
-    With gaps from compaction it returns as many messages as were requested, some of them beyond the range.
+    With gaps from compaction, it returns the requested number of messages, some of them beyond the range.
     """
     return stored if next_offset <= until_offset else stored[: find_offset(stored, until_offset)]
 

@@ -51,11 +51,11 @@ def parse_subscription(given: Mapping[str, str]) -> Subscription:
     """Return the topics and partitions to read; exactly one of the three options is given."""
     given_names = [option for option in _OPTIONS if option.lower() in given]
     if len(given_names) > 1:
-        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Give one of them")
+        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Set one of them")
     if not given_names:
         raise InvalidOptionError(
             "the option subscribe is missing",
-            advice='Name one topic or several, as .option("subscribe", "shop/orders"); or give subscribePattern or assign',
+            advice='Specify one topic or several, as .option("subscribe", "shop/orders"); or set subscribePattern or assign',
         )
     text = given[given_names[0].lower()]
     if given_names[0] == "subscribe":
@@ -86,7 +86,7 @@ def _parse_pattern(text: str) -> Subscription:
     except re.error as error:
         raise InvalidOptionError(
             f"subscribePattern={text} is not a regular expression: {error}",
-            advice="It must match the entire stream/topic, as shop/.*",
+            advice="It must match the entire stream/topic, for example shop/.*",
         ) from None
     return Subscription("subscribePattern", None, pattern=text)
 

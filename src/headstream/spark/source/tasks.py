@@ -60,8 +60,8 @@ def plan_ranges(
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} were to be read, {there}",
                 where=str(partition),
-                advice="Older ones were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
-                "failOnDataLoss=false reads the existing ones",
+                advice="Older records were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
+                "failOnDataLoss=false reads the existing records",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:

@@ -1,4 +1,4 @@
-"""Spark's Python workers exit silently when their JVM has closed their socket, which is regular.
+"""Spark's Python workers exit silently when their JVM has closed their socket, as it does regularly.
 
 The JVM closes the sockets of workers that were idle for a minute, of all workers when a session ends, of a task
 that has enough rows (`show()`, `limit()`, a stopped query), and of a stream that is stopped during its

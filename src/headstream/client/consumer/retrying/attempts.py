@@ -21,7 +21,7 @@ class Failure:
     Args:
         error: Stored with the failure.
         delay_us: Delay before the next attempt, microseconds.
-        reason: Why the message is given up, a code of DeadLetterReason; empty if it is tried again.
+        reason: Why the message is dead-lettered, a code of DeadLetterReason; empty if it is retried.
     """
 
     failures: int
@@ -51,7 +51,7 @@ class RetryPolicy:
         return Failure(failures, _text_of(error), delay_us)
 
     def give_up(self, failures: int, error: str | BaseException, reason: str) -> Failure:
-        """Return the failure of a message that is not tried again."""
+        """Return the failure of a message that is not retried."""
         return Failure(failures, _text_of(error), 0, reason)
 
 

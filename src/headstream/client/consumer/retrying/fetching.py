@@ -64,7 +64,7 @@ class RetryingFetching(Fetching):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in the user's hands, and the log knows all."""
+        """Whether no message is in progress, and all steps are recorded in the log."""
         return not (self.has_in_hand or self._pending_seeks) and all(track.is_settled for track in self.tracks.values())
 
     @property
@@ -89,7 +89,7 @@ class RetryingFetching(Fetching):
 
     @property
     def next_due_s(self) -> float | None:
-        """When the next message can be tried again, or None; messages of revoked partitions wait for their partitions."""
+        """The time when the next message can be retried, or None; messages of revoked partitions wait for their partitions."""
         revoked = self._assignment.revoked
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 

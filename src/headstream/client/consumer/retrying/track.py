@@ -73,7 +73,7 @@ class Track:
 
     @property
     def base(self) -> int:
-        """The first offset that is not done, as far as this consumer knows."""
+        """The first offset that is not done, to this consumer's knowledge."""
         return min(self.open) if self.open else self.begun_until
 
     @property
@@ -82,7 +82,7 @@ class Track:
         return self._order is RetryOrder.PARTITION and bool(self._failing)
 
     def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
-        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits."""
+        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done or waits."""
         self._pass(offset)
         self.begun_until = offset + 1
         self._pass(next_offset)

@@ -89,7 +89,7 @@ class Leasing:
         return self._transport.leases
 
     def request(self, count: int, partitions: Iterable[int], deferred: Iterable[int] = ()) -> int:
-        """Lease messages, and return how many there are."""
+        """Lease messages, and return their number."""
         retry, now_s = self._policy.retry, time.monotonic()
         request = LeaseRequest(
             secrets.randbits(64),
@@ -119,7 +119,7 @@ class Leasing:
 
     @property
     def next_check_in_s(self) -> float:
-        """When to look for added partitions at the latest, seconds from now."""
+        """Latest time of the next check for added partitions, seconds from now."""
         return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
@@ -236,7 +236,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as report()."""
+        """Record in the log that a message failed, or failed finally, and forget it; as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -256,7 +256,7 @@ class Leasing:
         return lost
 
     def release_all(self) -> None:
-        """Release all messages: other workers get them at once."""
+        """Release all messages: other workers get them immediately."""
         for partition, generation, changes in list(self.holding.take_all()):
             self._report(partition, generation, changes)
 

@@ -95,7 +95,7 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
             raise InvalidUrlError(
                 "a Kafka URL ends with its hosts, or with ?kafka.* settings",
                 where=f"kafka://{hosts}",
-                advice="Give other options by name",
+                advice="Pass other options by name",
             )
     settings = {"kafka.bootstrap.servers": hosts}
     if user is not None:

@@ -175,7 +175,7 @@ class Cluster:
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
-        """Take it for final again if a broker does not know a topic."""
+        """Treat the error of an unknown topic as final again."""
         self._created_s.pop(str(topic), None)
 
     def _is_new(self, where: str) -> bool:
@@ -220,7 +220,7 @@ class Cluster:
         return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
 
     def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
-        """Return the offset of a place in partitions, given by topic (in Kafka) and number; -1 for a time after the last."""
+        """Return a place's offset in partitions, given by topic (in Kafka) and number; -1 for a time after the last message."""
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}

@@ -54,7 +54,7 @@ class _Commit:
         self.error: Any = None
 
     def run(self, consumer: Any) -> None:
-        """Commit, and keep Kafka's error if there is one."""
+        """Commit, and keep Kafka's error, if any."""
         try:
             done = consumer.commit(offsets=self.offsets, asynchronous=False)
             self.error = next((each.error for each in done or () if each.error is not None), None)
@@ -107,7 +107,7 @@ class KafkaMembership:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the member to the parent."""
+        """Do nothing: the member belongs to the parent process."""
         self._changed = threading.Condition()
         self._is_closing = True
         keep_forever(self._consumer)
@@ -219,7 +219,7 @@ class KafkaMembership:
             raise error
 
     def _describe_group(self) -> tuple[bool, bool]:
-        """Return whether the group is stable and has this member, and whether it has a partition for each member."""
+        """Return whether the group is stable and has this member, and whether there is a partition for each member."""
         try:
             found = self._cluster.ask(
                 self.group,

@@ -96,7 +96,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
 
     Raises:
-        InvalidUrlError: the URL has no host, or no credentials can be found; the error contains none.
+        InvalidUrlError: the URL has no host, or there are no credentials; the error contains no credentials.
         InvalidOptionError: an option is unknown or out of range.
     """
     parts = restore_slashes(parts)
@@ -107,7 +107,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     if not host:
         raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL has no path", advice=f"Specify topics in the calls, as in shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")

@@ -141,7 +141,7 @@ def make_tls(address: ServerUrl) -> ssl.SSLContext:
         raise InvalidOptionError(
             f"tls_ca_file cannot be used: {error.strerror or error}",
             where=address.options.tls_ca_file,
-            advice="Name a PEM file with certificates",
+            advice="Specify a PEM file with certificates",
         ) from None
     if not address.options.tls_verify:
         context.check_hostname = False

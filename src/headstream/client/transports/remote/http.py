@@ -72,7 +72,7 @@ class HttpConnector:
         return connection
 
     def show(self, connection: HttpConnection, refused: str | None = None) -> str:
-        """Return the access token, by a login if there is none, it expires, or it is `refused` by the server."""
+        """Return the access token, by a login if there is none, if it expires, or if the server has `refused` it."""
         with self._lock:
             access = self._access
             if access is None or access.token == refused or access.expiry - _EARLY_S < time.time():

@@ -94,7 +94,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id, None from a server without numbered batches; the timeout's None uses the options' value."""
+        """Return a producer id, None from a server without numbered batches; a timeout of None uses the options' value."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:

@@ -33,7 +33,7 @@ NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0 if bytes are a valid value of a kind, or a fault, which is noted; any bytes are valid for an unknown kind."""
+    """Return 0 if bytes are a valid value of a kind, or a fault, which is recorded; any bytes are valid for an unknown kind."""
     width: cython.longlong = c.kind_width(kind)
     if kind == 0:
         return c.note_fault(notes, faults.KIND_ZERO, at - layout.VALUE_HEAD, 0, 0)
@@ -51,7 +51,7 @@ def check_value(
 def check_block(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, values: cython.bint, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return the number of a block's headers, or a fault, which is noted; keys and values are checked only with `values`."""
+    """Return the number of a block's headers, or a fault, which is recorded; keys and values are checked only with `values`."""
     count: cython.longlong = 0
     good: cython.longlong
     size: cython.longlong

@@ -191,7 +191,7 @@ def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglon
 @cython.exceptval(check=False)
 @cython.nogil
 def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload: cython.longlong) -> cython.longlong:
-    """Return where the header with the sender's time begins, or -1 if a message has none."""
+    """Return where the header with the sender's time begins, or -1 if a message lacks it."""
     at = null_end(p, key_end(p, at, end), end, payload)
     if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return -1

@@ -1,4 +1,5 @@
-"""Byte positions within what the kernels read and write: messages, headers, index entries, Iggy's batches, their own scratch.
+"""Byte positions within the data that the kernels read and write: messages, headers, index entries, Iggy's batches, their own
+scratch.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_size u32 | headers | payload_size u32 | payload

@@ -62,7 +62,7 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
     """Return a message without the parts that a dialect cannot represent.
 
     Args:
-        on_loss: What to do with a loss: a policy, or several in order of preference.
+        on_loss: The treatment of a loss: a policy, or several in order of preference.
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts that.
@@ -120,8 +120,8 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: the message is impossible in the dialect: one that was not polled in `binary-first`, a payload that
-            is not an envelope in `replicate`, a number beyond the dialect's fields.
+        InvalidInputError: the message is impossible in the dialect: a message that was not polled in `binary-first`, a payload
+            that is not an envelope in `replicate`, a number beyond the dialect's fields.
         InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)

@@ -6,7 +6,7 @@
     another name                        the same: no attribute of the event
 
 An event has the attributes id, source and type. A missing id, source or time is filled with the message's id, topic or
-time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
+time; specversion is 1.0. hs.kinds then lists the attributes that are headers of the message itself.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     headers |= added
     for name in ("id", "source", "type"):
         if not headers.get(_PREFIX + name):
-            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Give the message a header {name!r}")
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add a header to the message: {name!r}")
     return list(headers.items()), {key for key in keys if event_key(key) in _FILLED} if added else set()
 
 
@@ -99,7 +99,7 @@ def _event_text(key: str, value: HeaderValue) -> bytes | None:
         return base64.b64encode(plain)
     if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
         raise HeaderError(
-            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Give it as a string"
+            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass it as a string"
         )
     return encode_value(value)
 

@@ -93,7 +93,7 @@ def _copied(data: bytes) -> bytes | None:
 
 
 def _guess(text: str) -> HeaderValue | Decimal | None:
-    """Return what Connect reads: a value, a decimal; None for a string, an array, a map or a time."""
+    """Return the value that Connect reads: a decimal; None for a string, an array, a map or a time."""
     token = _TOKEN.match(text)
     assert token is not None
     first = token[0].strip("".join(map(chr, range(33))))

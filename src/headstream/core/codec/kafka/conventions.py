@@ -4,11 +4,11 @@
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
     connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw, null and hs.* keep kinds
 
-Every convention but raw is exact: a header whose kind or value its products would not give back is also listed in hs.kinds,
-which they pass on as a header of no meaning, and a header that the convention cannot hold is refused with its name. A kind in
+Every convention but raw is exact: a header whose kind or value its products do not preserve is also listed in hs.kinds, which
+they forward as an unknown header, and a header that the convention cannot hold is refused with its name. A kind in
 hs.kinds counts only if the value is valid for it, since another client can have changed the value.
 
-A record is read by a convention that is known, or by the mark that a product left: spring_json_header_types, JsonConverter's
+A record is read by a known convention, or by the mark of a product: spring_json_header_types, JsonConverter's
 envelope; without hs.kinds also ce_specversion, and Connect's texts __connect.errors.*.
 """
 
@@ -55,7 +55,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     if convention == "raw":
         for key, value in pairs:
             if value.kind not in (HeaderKind.RAW, HeaderKind.NULL) and not key.startswith(RESERVED_PREFIX):
-                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Give its bytes")
+                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Pass its bytes")
         return encode_texts(pairs)
     added = set[str]()
     if convention == "cloudevents":
@@ -79,7 +79,7 @@ def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHead
     """Return a stored message's headers in a convention; headers that it cannot hold are in Headstream's convention, with the
     reason.
 
-    decode_headers() gives them back exactly, regardless of the convention; raw loses kinds.
+    decode_headers() restores them exactly, regardless of the convention; raw loses kinds.
     """
     pairs = list(message.headers.items())
     if convention == "raw":

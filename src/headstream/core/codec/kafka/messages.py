@@ -70,7 +70,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
-        on_loss: What to do with headers that a message cannot have, which find_losses() returns.
+        on_loss: The treatment of headers that a message cannot have, which find_losses() returns.
         convention: The format of typed values; by default Headstream's, or the format of a product that marked the record.
 
     Raises:
@@ -115,7 +115,7 @@ def _key_fault(key: str) -> str | None:
 
 
 def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
-    """Note the value of a reserved header; return whether it is valid and the first of its name."""
+    """Record the value of a reserved header; return whether it is valid and the first of its name."""
     name, read = _RESERVED_FIELDS[key]
     if value is None or name in reserved:
         return False

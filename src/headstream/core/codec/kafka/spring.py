@@ -74,7 +74,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
 
 
 def decode_spring(headers: list[KafkaHeader], *, keeps_classes: bool = False) -> list[Pair]:
-    """Return typed headers; `keeps_classes` keeps the header of the classes also if each class has a kind."""
+    """Return typed headers; `keeps_classes` keeps the header of the classes even if each class has a kind."""
     types = next((data for key, data in reversed(headers) if key == SPRING_TYPES), None)
     classes = _classes(types)
     pairs: list[Pair] = []

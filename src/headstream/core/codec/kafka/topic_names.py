@@ -61,7 +61,7 @@ class KafkaTopicNames:
         return TopicName(stream, topic) if stream and topic else TopicName(self.default_stream, name)
 
     def find_kafka_name(self, name: TopicName) -> str | None:
-        """Return the name in Kafka of a topic; None if no valid name there means this topic."""
+        """Return the name in Kafka of a topic; None if no valid name there refers to this topic."""
         is_default = name.stream == self.default_stream and "." not in name.topic.strip(".")
         spelled = name.topic if is_default else f"{name.stream}.{name.topic}"
         if not _LEGAL.fullmatch(spelled) or spelled in (".", ".."):

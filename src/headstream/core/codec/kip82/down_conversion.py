@@ -1,7 +1,8 @@
 """Down-conversion: the response to a client whose Fetch version is older than the stored messages, as in KIP-82.
 
 A client with an older version gets messages in the format that it supports, each at its offset: without headers, and in
-magic 0 without timestamps. The response does not show what is left out; the caller gets the losses. Compressed sets are unpacked.
+magic 0 without timestamps. The response does not show the omitted headers; the caller gets the losses. Compressed sets are
+unpacked.
 """
 
 from __future__ import annotations

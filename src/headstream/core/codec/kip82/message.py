@@ -67,7 +67,7 @@ class Kip82Message:
             raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Give None, or -1 for none"
+                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Pass None, or -1 for none"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(

@@ -212,7 +212,7 @@ def _load(name: str, *places: tuple[str, str]) -> Callable[..., Any]:
     packages = {"snappy": "python-snappy", "lz4": "lz4"}
     raise MissingExtraError(
         f"messages compressed with {name} need a package that is not installed",
-        advice=f"Run: pip install {packages[name]}, or give decompressors=",
+        advice=f"Run: pip install {packages[name]}, or set decompressors=",
     )
 
 

@@ -115,7 +115,7 @@ class PolledMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class PollMessages(Command[PolledMessages]):
-    """Return messages of a partition, without waiting for new ones."""
+    """Return messages of a partition, without waiting for new messages."""
 
     code = Code.POLL_MESSAGES
     reply = one(PolledMessages)

@@ -181,7 +181,7 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the name of a request of the newest generation; older generations have none."""
+        """Return the number of bytes after the name of a request of the newest generation; 0 for older generations."""
         command = cls.decode(payload)
         return len(payload) - len(command.encode())
 
@@ -242,7 +242,7 @@ _UPDATE_LAYOUTS: Final = (
 class UpdateTopic(TopicCommand[None]):
     """Change the name and the settings of a topic; None, which only protocol 0.11 can express, leaves a setting unchanged.
 
-    Some clients of existing servers send an older layout: it is read, and written never.
+    Some clients of existing servers send an older layout: it is read, but never written.
     """
 
     code = Code.UPDATE_TOPIC
@@ -275,7 +275,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the name of a request of the present layout; older layouts have none."""
+        """Return the number of bytes after the name of a request of the present layout; 0 for older layouts."""
         reader = Reader(payload)
         try:
             cls.pull(reader)

@@ -82,7 +82,7 @@ class ChangedDelivery(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettledDeliveries(Record):
-    """The generation of a group, and for how long it is paused, as model.deliveries.Settled."""
+    """The generation of a group and its remaining pause, as model.deliveries.Settled."""
 
     generation: U64
     paused_us: TrailingU64 = 0
@@ -132,7 +132,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
 
 class _Pausing(Protocol):
-    """The fields of a command that say when a group is paused."""
+    """The fields of a command with the rule for pausing a group."""
 
     @property
     def pause_failures(self) -> int: ...
@@ -143,7 +143,7 @@ class _Pausing(Protocol):
 
 
 def pause_rule_of(command: _Pausing) -> PauseRule | None:
-    """Return when a group is paused, or None; InvalidOptionError if a number is out of range."""
+    """Return the rule for pausing a group, or None; InvalidOptionError if a number is out of range."""
     if not command.pause_us:
         return None
     return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()

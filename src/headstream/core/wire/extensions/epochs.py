@@ -1,7 +1,7 @@
 """Atomic appends: batches that the server stages until they are committed, all together and exactly once.
 
 Parallel writers stage their batches, each under a separate part, and pass the receipts to the writer that commits the epoch.
-An epoch of a writer is committed once: committing it again changes nothing, an earlier epoch is rejected (4). A writer
+An epoch of a writer is committed once: committing it again has no effect, and an earlier epoch is rejected (4). A writer
 belongs to the user who first staged or committed for it; other users are rejected (41).
 """
 

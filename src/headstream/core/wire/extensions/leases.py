@@ -62,8 +62,8 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
         lease_us: How long the worker has them, microseconds.
         starts: Where the group begins in a partition without a committed offset; else the first message.
         order: `key` or `skip`: whether later messages of a key wait for earlier messages.
-        attempts: Number of attempts after which a message is given up when its lease ends; 0 sets no limit.
-        dead_letter: `stream/topic` for messages that are given up, or empty.
+        attempts: Number of attempts after which a message fails finally when its lease ends; 0 sets no limit.
+        dead_letter: `stream/topic` for messages that fail finally, or empty.
         partitions: Which to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
         pause_failures: This number of failures among

@@ -55,7 +55,7 @@ class FetchedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class FetchMessages(TopicCommand[FetchedMessages]):
-    """Return messages of a partition in the given states, and wait for some.
+    """Return messages of a partition in the given states, waiting if there are none.
 
     Args:
         kind: The kind of the start position.

@@ -2,7 +2,7 @@
 
 A row whose key changed has columns from two keys, and their choice depends on the order of all changes of both. So the changes of
 such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another change arrives
-(row_merge.replay()); the result depends only on their set. Few keys are connected in most tables.
+(row_merge.replay()); the result depends only on their set. Most tables have few connected keys.
 
 On disk it is a Delta table next to the tombstones (`_keys`) whose rows hold changes as Arrow IPC bytes, so that it follows a
 table's columns and their types without being rewritten:
@@ -172,7 +172,7 @@ class KeyLog(UnitMemory):
         shutil.rmtree(self._old, ignore_errors=True)
 
     def fit(self, columns: Mapping[str, str]) -> None:
-        """Give dates in keys the type of the table's columns, to which they have grown: a date is equal to no timestamp."""
+        """Convert dates in keys to the widened type of the table's columns: a date is equal to no timestamp."""
         if self._rows is None:
             return
         fields = {field.name: field for field in self._rows.schema}
@@ -197,7 +197,7 @@ class KeyLog(UnitMemory):
         self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
 
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        """Iterate over what _identity() gives for each row's event, without reading its versions."""
+        """Iterate over the identities of the rows' events, as from _identity(), without reading its versions."""
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
         for row in rows.select(names).to_pylist():
             before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None

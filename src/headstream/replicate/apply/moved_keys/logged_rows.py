@@ -46,7 +46,7 @@ class ChangeLog(Protocol):
 
 
 def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest."""
+    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest type."""
     known = types or {}
     fields: dict[str, pa.Field] = {}
     for field in (field for table in tables for field in table.schema):

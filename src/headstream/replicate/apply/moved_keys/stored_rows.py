@@ -43,7 +43,7 @@ class StoredRow:
 
     @property
     def bookkeeping(self) -> Bookkeeping:
-        """Whether it exists, its place, and the text of its versions."""
+        """Whether the row exists, its place, and the text of its versions."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
     def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
@@ -82,7 +82,7 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
-    """Return a row without the columns older than an ended full load that did not contain it; None if it has none.
+    """Return a row without the columns older than an ended full load that did not contain it; None if there is none.
 
     Args:
         soft: Whether changes below it are still merged; then the row remembers the place.

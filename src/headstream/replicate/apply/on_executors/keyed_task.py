@@ -1,6 +1,6 @@
 """Divides changes, and the stored rows of their keys, into buckets of keys; pure, runs on executors.
 
-A bucket has all changes of its keys and all stored rows of them. Keys that key updates connect are left to the driver, with all
+A bucket has all changes of its keys and all stored rows of them. The driver merges the keys that key updates connect, with all
 their changes: the effect of a key update can depend on other buckets, and on changes that were logged earlier (key_log.py).
 """
 

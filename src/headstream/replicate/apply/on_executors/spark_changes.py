@@ -4,9 +4,10 @@
                                                                                -> rows, as the source of Spark's MERGE
     where complete images are not enough: changes of a
     table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
-    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and the changes left to it A
+    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and the changes left to it
+    Spark
 
-lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
+computes a lost part again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
 Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their place in the order of the log.
 """
 
@@ -74,7 +75,7 @@ class SparkChanges:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether they are few, and in the driver already."""
+        """Whether they are few, and already in the driver."""
         return self.batch.has_at_hand(self.schema_ids)
 
     def fetch(self) -> pa.Table:

@@ -125,7 +125,7 @@ class StoredBatch:
         self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
 
     def contents(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of the given schemas, with their place: `_hs_place`, `content`."""
+        """Return the encoded changes of the given schemas, with their places: `_hs_place`, `content`."""
         wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
         return wanted.select(PLACE, "content")
 
@@ -153,7 +153,7 @@ class StoredBatch:
             self.fetched_rows += rows
 
     def count_buckets(self, rows: int, size_bytes: int = 0) -> int:
-        """Return into how many buckets changes are divided, by their number and their size in memory."""
+        """Return the number of buckets for changes, by their number and their size in memory."""
         least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))
         return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), least, 1)
 

@@ -74,7 +74,7 @@ class StoredTable(Protocol):
         """Return columns of the rows that match an SQL condition over its columns."""
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows with given keys; the condition holds for all of them."""
+        """Return columns of the rows with given keys; all of them meet the condition."""
 
 
 class KnownDeletions(Protocol):
@@ -88,7 +88,7 @@ class Resolver:
     """The part of a table's merge that joins changes to stored rows.
 
     Args:
-        log: The changes of keys that changes of key connect; None where there is none, for resolve() and find_late() only.
+        log: The changes of keys that changes of key connect; None for a missing row, for resolve() and find_late() only.
     """
 
     def __init__(
@@ -189,8 +189,7 @@ class Resolver:
         rows, and later changes have written only some of their columns.
 
         Args:
-            bound: The place below which the load replaces rows; changes below it are not in the log, or a deletion
-                follows them there.
+            bound: The place below which the load replaces rows; the log has no changes below it, or a deletion after them.
             columns: The columns that the table has from its source.
         """
         logged, places = self._log.select(self._log.keys())

@@ -184,7 +184,7 @@ def _array(column: Any) -> pa.Array:
 
 
 def _differences(stored: list[Version], replayed: list[Version], columns: list[str]) -> list[dict[str, Any]]:
-    """Return the merge's rows that turn one key's stored versions into the replayed ones."""
+    """Return the merge's rows that turn one key's stored versions into the replayed versions."""
     before = {version.valid_from: version for version in stored}
     after = {version.valid_from: version for version in replayed}
     rows = [_row(version, columns, WRITE) for at, version in after.items() if not _is_same(before.get(at), version)]

@@ -8,7 +8,7 @@ A row of the table is a version of the source's row:
     _hs_valid_from_time  timestamp  when that change was committed at the source (a full load's row: when it was logged)
     _hs_valid_to_time    timestamp
     _hs_current          boolean    whether it is open
-    _hs_deleted          boolean    whether the row is deleted; such a version is valid only where deletions are soft
+    _hs_deleted          boolean    whether the row is deleted; such a version is valid only with soft deletions
     _hs_versions         string     null: every column is of _hs_valid_from; else the version of each column, see versions.py
 
 Nearly all changes are complete and newer than all stored versions of their key; they are sorted and compared to their
@@ -165,7 +165,7 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Return which changes are repeats: already stored, or twice in the batch (the first stays)."""
+    """Return which changes are repeats: already stored, or repeated in the batch (the first stays)."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])

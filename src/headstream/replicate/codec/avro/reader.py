@@ -121,6 +121,6 @@ class AvroReader:
         return pairs
 
     def finish(self, subject: str) -> None:
-        """Raise DecodeError when bytes are left over."""
+        """Raise DecodeError if bytes remain."""
         if self.at != self.end:
             raise DecodeError(f"{self.end - self.at} bytes are left over after {subject}", self.at)

@@ -60,7 +60,7 @@ def _measure(
     least: cython.longlong,
     task: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the bytes of all rows, or -1 - index of a row outside of the data; record how many can be good."""
+    """Return the bytes of all rows, or -1 - index of a row outside of the data; record the possible number of valid rows."""
     total: cython.longlong = 0
     likely: cython.longlong = 0
     index: cython.longlong = 0

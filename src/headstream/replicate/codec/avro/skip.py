@@ -1,6 +1,6 @@
 """Skips values of any Avro type, compiled: the fields of a row that do not become columns.
 
-A type is in the task of the call, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded ones:
+A type is in the task of the call, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded values:
 bytes that are not a value of the type are a fault of their row.
 """
 

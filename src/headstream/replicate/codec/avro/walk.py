@@ -255,7 +255,7 @@ def walk_rows(
     """Read rows into the columns until one is bad.
 
     Args:
-        ranges: Where each begins and ends, and the rows to read (None: all); int64.
+        ranges: The begin and end of each row, and the rows to read (None: all); int64.
         memory: Output buffers. task: the fault and the number of good rows; fixed: numbers and offsets;
             scratch: where texts begin.
 

@@ -174,14 +174,15 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 class Placeholders:
     """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
 
-    Debezium 3.6 has none for arrays of decimals and floating-point numbers, which later versions send as a number per byte.
+    Debezium 3.6 has no placeholder for arrays of decimals and floating-point numbers, which later versions send as a number per
+    byte.
     """
 
     def __init__(self, text: str) -> None:
         content = text.encode()
         self.contents = pa.array([content], pa.binary())
         # The last one is that of `hstore`, a text of JSON or a map.
-        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _spell({text: text})])
+        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _to_text({text: text})])
         numbers = np.frombuffer(content, np.int8).tolist()  # Java's bytes
         one_byte_each = [base64.b64encode(bytes([byte])).decode() for byte in content]
         # The form of java.util.UUID.nameUUIDFromBytes().
@@ -246,7 +247,7 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     if field.meaning == _VARIABLE:
         return _each(values, lambda value: _variable(value)), bad
     if field.is_text_of_json:
-        return (values if field.type == "map" else _each(values, lambda value: _spell(_inner(field, value)))), bad
+        return (values if field.type == "map" else _each(values, lambda value: _to_text(_inner(field, value)))), bad
     kind = _MEANINGS.get(field.meaning)
     if kind == "DATE":
         fits = pc.and_(pc.greater_equal(values, -(2**31)), pc.less(values, 2**31))
@@ -265,11 +266,11 @@ def _unit(field: ConnectField) -> str:
     return next((unit for prefix, unit in _UNITS.items() if name.startswith(prefix)), "ms")
 
 
-def _each(values: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
-    return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
+def _each(values: pa.Array, write: Callable[[Any], str | None]) -> pa.Array:
+    return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
 
 
-def _spell(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

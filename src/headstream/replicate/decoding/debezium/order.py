@@ -9,8 +9,8 @@ Numbers are written in hexadecimal, each at a fixed width, the most significant 
     others           the fields that the setting names: 16 each | 0
 
 Every connector sends the changes of a row in the order of these numbers, since a transaction locks the rows that it changes.
-PostgreSQL's `sequence` has the position of the last commit before the change's own transaction; the first transaction after
-the start of a slot has none, and its changes' own lsn takes that place.
+PostgreSQL's `sequence` has the position of the last commit before the change's own transaction; the first transaction after the
+start of a slot has no such lsn, and its changes' own lsn takes that place.
 """
 
 from __future__ import annotations

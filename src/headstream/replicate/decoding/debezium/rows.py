@@ -163,7 +163,7 @@ class _Decoding:
             yield from read_groups(others, rows[~framed], self.known_fields, self.settings)
 
     def end_transactions(self, group: MessageGroup) -> None:
-        """Note the ends of transactions as the events after their last changes."""
+        """Record the ends of transactions as the events after their last changes."""
         if not self.options.atomic or "status" not in group.table.column_names:
             return
         ends = pc.and_(pc.equal(group.table["status"], "END"), group.table["event_count"].is_valid())
@@ -276,7 +276,7 @@ class _Decoding:
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
             raise SchemaError(
-                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or keys of the table"
+                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or the table's keys"
             )
         return tuple(columns or ())
 
@@ -395,7 +395,7 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Note the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
+        """Record the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
         for kind, marks in _MARKED_ROWS.items():
             marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
             for row in part.rows[marked].tolist():

@@ -164,7 +164,7 @@ class Intake:
             self._fail(idle, error)
 
     def _respond(self, idle: IdleConnection) -> None:
-        """Send a response, if there is one."""
+        """Send a response, if any."""
         response = idle.response
         size: cython.longlong = len(response)
         if size == 0:

@@ -4,7 +4,7 @@
 
 Login, permission, topic and limits are checked when a route is cached. Routes are valid while the session's user, all users and
 the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
-Other requests are left for the general path (broker/commands/requests.py): the fast path rejects nothing.
+Other requests take the general path (broker/commands/requests.py): the fast path rejects nothing.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class SmallRequests:
         return response
 
     def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space, and note the newest offset plus 1; None for the general path."""
+        """Return `count` messages after HEAD_BYTES of space, and record the newest offset plus 1; None for the general path."""
         topic = route.topic
         if topic is None:
             return None

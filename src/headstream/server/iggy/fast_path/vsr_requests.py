@@ -61,7 +61,7 @@ MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
 class VsrRequests(SmallRequests):
-    """Answers small requests of one connection; used in one thread. The responder answers the others."""
+    """Answers small requests of one connection; used in one thread. The responder answers all other requests."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)

@@ -261,7 +261,7 @@ class QuicClient:
         self._transmit()
 
     def _go_on(self) -> None:
-        """Answer the complete requests in order, until none is left or a worker takes one."""
+        """Answer the complete requests in order, until all are answered or a worker takes one."""
         responder, shared = self._responder, self._shared
         while responder is not None and self._whole and not (self.is_busy or self._is_lost or responder.session.is_ended):
             stream, request = self._whole[0]
@@ -328,7 +328,7 @@ class QuicClient:
     # -- waits ----------------------------------------------------------------------------------------------
 
     def _begin_wait(self, stream: int, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once."""
+        """Start a wait; return False if the request is answered immediately."""
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
         on_ready, end = partial(self._call_loop, partial(self._answer_wait, stream)), partial(self._end_wait, stream)

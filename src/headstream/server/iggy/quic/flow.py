@@ -34,7 +34,7 @@ class BoundedQuicConnection(QuicConnection):
         return sum(len(stream.sender._buffer) for stream in self._streams.values())
 
     def _ahead_bytes(self) -> int:
-        """Return how far the peer has sent ahead: the bytes after gaps, and the gaps."""
+        """Return the number of bytes that the peer has sent after gaps, and the gaps."""
         receivers = (stream.receiver for stream in self._streams.values())
         return sum(each.highest_offset - each.starting_offset() for each in receivers if not each.is_finished)
 

@@ -243,7 +243,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._continue()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
@@ -263,7 +263,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until none is left, a worker or a wait takes one, or a limit of the round is reached; write responses."""
+        """Answer frames until all are answered, a worker or a wait takes a frame, or the round ends; write responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
@@ -398,7 +398,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._write(pieces, sum(map(len, pieces)))
 
     def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once, as when another request follows it.
+        """Start a wait; return False if the request is answered immediately, as when another request follows it.
 
         Reading continues, so that a disconnect is noticed; hence the request is copied.
         """
@@ -413,7 +413,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _answer_wait(self) -> None:
-        """Answer if the wait is over: messages are available, or cannot become so."""
+        """Answer if the wait is over: messages are available, or cannot become available."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
 

@@ -62,7 +62,7 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """If much has been read, read nothing until the event loop has a round with room; return whether that is so.
+        """Stop reading after much data, until the event loop has a round with room; return whether reading has stopped.
 
         Args:
             go_on: Called in that round; reads again unless reading is paused for another reason.
@@ -106,6 +106,6 @@ class ReaderSwitch:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close the transport at once."""
+        """Close the transport immediately."""
         self.end()
         self._transport.abort()

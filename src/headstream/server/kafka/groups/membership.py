@@ -47,7 +47,7 @@ class KafkaGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no members, and none is joining."""
+        """Whether the group has no members, and no member is joining."""
         return not self.members and not self.promised
 
     @property
@@ -106,7 +106,7 @@ class KafkaGroup:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members use other assignment protocols")
 
     def _find_joining(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> KafkaMember | None:
-        """Return the joining member, new or known; None if it was sent its id and must join again with it."""
+        """Return the joining member, new or known; None if the member was sent its id and must join again with it."""
         if asked.instance_id is not None:
             if asked.member_id:
                 return self._check_static(asked.member_id, asked.instance_id)

@@ -101,13 +101,13 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """How many partitions are read next."""
+        """The number of partitions that are read next."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- which partitions ------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bool:
-        """Apply the next fetch, which lists its changes; return False if there are then too many partitions."""
+        """Apply the next fetch, which lists its changes; return False if the session then has too many partitions."""
         self._call, self.request, self._is_full = call, call.request, False
         for topic in call.request["forgotten_topics_data"]:
             for index in topic["partitions"]:
@@ -174,7 +174,7 @@ class FetchSession:
         self._by_directory.clear()
 
     def notify(self, directory: str) -> None:
-        """Note that a partition can have messages."""
+        """Record that a partition can have messages."""
         key = self._by_directory.get(directory)
         if key is not None:
             self._pending[key] = None
@@ -208,7 +208,7 @@ class FetchSession:
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
-        """Note that the last read is sent: partitions with messages are read last the next time."""
+        """Record that the last read is sent: partitions with messages are read last the next time."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
         for part, bounds, has_records in self._reported:
             part.shown = bounds

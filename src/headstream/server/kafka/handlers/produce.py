@@ -42,7 +42,7 @@ def is_big(call: Call) -> bool:
 
 
 def decompressed_bytes(call: Call) -> int:
-    """Return how many bytes a request's biggest compressed batch can have: they are decompressed one after the other."""
+    """Return the maximum size of a request's biggest compressed batch: they are decompressed one after the other."""
     size_bytes = 0
     for topic in call.request["topic_data"]:
         for partition in topic["partition_data"]:

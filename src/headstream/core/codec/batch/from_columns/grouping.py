@@ -165,7 +165,7 @@ def _cut(
     max_payloads: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the end of the messages that fit, at least one, and return their number."""
+    """Record the end of the messages that fit, at least one, and return their number."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     values: cython.longlong = 0

@@ -199,7 +199,7 @@ def _encode_rows(
     flags: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Write the headers of all blocks, and note the ends of the columns."""
+    """Write the headers of all blocks, and record the ends of the columns."""
     i: cython.longlong
     c.store32(lists, 0, 0)
     c.store32(key_offsets, 0, 0)

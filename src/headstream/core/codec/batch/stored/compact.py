@@ -7,7 +7,7 @@
 
     dropped  offset u64, ascending: marked messages whose grace is over
 
-note_keys() scans messages and notes the newest offset of each key; compact_messages() then copies the messages that have no
+note_keys() scans messages and records the newest offset of each key; compact_messages() then copies the messages that have no
 newer message of the same key and are not dropped.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
@@ -91,7 +91,7 @@ def _note(
     seed_high: cython.ulonglong,
     scratch: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the keys of complete messages until the table is full; return the first position not noted, or the end."""
+    """Record the keys of complete messages until the table is full; return the first position not recorded, or the end."""
     at: cython.longlong = 0
     block: cython.longlong
     end: cython.longlong
@@ -194,7 +194,7 @@ def _keep(
     scratch: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Copy the retained messages, write an index entry for each run of them, and note the totals."""
+    """Copy the retained messages, write an index entry for each run of them, and record the totals."""
     at: cython.longlong = 0
     to: cython.longlong = 0
     rows: cython.longlong = 0
@@ -284,7 +284,7 @@ def new_key_table(keys_count: int) -> bytearray:
 
 
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
-    """Note the newest offset of each key of newer messages until the table is full; return the byte position reached.
+    """Record the newest offset of each key of newer messages until the table is full; return the byte position reached.
 
     The position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """

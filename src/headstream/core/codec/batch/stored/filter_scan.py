@@ -6,8 +6,8 @@
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` say which are used),
-one for each header, and the literals. By type:
+The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` show which are used), one
+for each header, and the literals. By type:
 
     NULL, OPAQUE   nothing                            OPAQUE has a kind that this version does not know
     WHOLE          magnitude, 128 bits, and sign
@@ -96,8 +96,8 @@ def _scan(
 ) -> cython.longlong:
     """Examine messages and list the runs of matching messages, (begin, end) each; return how the scan ended, or a fault.
 
-    The runs are written to `runs`, at most `capacity`; `limits` are the most messages and bytes; the counts in `notes` (_NOTES)
-    continue. The other arguments are as in filter_values.py.
+    The runs are written to `runs`, at most `capacity`; `limits` are the maximum messages and bytes; the counts in `notes`
+    (_NOTES) continue. The other arguments are as in filter_values.py.
     """
     headers: cython.longlong = c.load16(q, 0)
     values: cython.longlong = c.load16(q, layout.PROGRAM_VALUES)

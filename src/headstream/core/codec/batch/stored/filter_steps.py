@@ -79,7 +79,7 @@ def _order_of_texts(
 def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return the order of two values, by their byte positions in the values, or why there is none."""
+    """Return the order of two values, by their byte positions in the values, or the reason why they have no order."""
     first: cython.int = v[a]
     second: cython.int = v[b]
     order: cython.int
@@ -151,7 +151,7 @@ def _is_like(
     pattern: cython.longlong,
     pattern_end: cython.longlong,
 ) -> cython.bint:
-    """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one.
+    """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one character.
 
     After a mismatch the newest 0xFF matches one more character; older 0xFF need not change.
     """

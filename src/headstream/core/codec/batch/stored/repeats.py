@@ -91,7 +91,7 @@ def _free_slot(
 def _note(
     p: cython.p_const_uchar, size: cython.longlong, w: cython.p_uchar, begin: cython.longlong, mask: cython.longlong
 ) -> cython.void:
-    """Note the ids of complete stored messages; they replace the oldest."""
+    """Record the ids of complete stored messages; they replace the oldest."""
     at: cython.longlong = 0
     capacity: cython.longlong = c.load64(w, 0)
     noted: cython.longlong = c.load64(w, layout.WINDOW_NOTED)
@@ -214,7 +214,7 @@ def window_capacity(window: bytearray) -> int:
 
 
 def note_ids(stored: BytesLike, window: bytearray) -> None:
-    """Add the ids of newer messages to a window; they replace the oldest. Nothing is noted after a DecodeError."""
+    """Add the ids of newer messages to a window; they replace the oldest. No id is recorded after a DecodeError."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

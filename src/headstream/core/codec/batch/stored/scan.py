@@ -163,7 +163,7 @@ def take_at(
     size_bytes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the end of at most `count` messages and `size_bytes`, at least one; note their number; or a fault."""
+    """Return the end of at most `count` messages and `size_bytes`, at least one; record their number; or a fault."""
     start: cython.longlong = at
     taken: cython.longlong = 0
     end: cython.longlong

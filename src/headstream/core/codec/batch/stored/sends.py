@@ -74,7 +74,7 @@ def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: c
 def _walk(
     q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint, states: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.uint:
-    """Return the CRC-32C of messages with their states taken as 0; note how many are complete, and where they end."""
+    """Return the CRC-32C of messages with their states taken as 0; record how many are complete, and where they end."""
     begin: cython.longlong = at
     count: cython.longlong = 0
     number: cython.longlong = 0
@@ -152,7 +152,7 @@ def _check(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return how many of the first rows have intact sends; record the position in the next send, to resume there."""
+    """Return the number of first rows that have intact sends; record the position in the next send, to resume there."""
     row: cython.longlong = c.load64(notes, layout.CHECK_ROW)
     start: cython.longlong = c.load64(notes, layout.CHECK_START)
     at: cython.longlong = c.load64(notes, layout.CHECK_AT)

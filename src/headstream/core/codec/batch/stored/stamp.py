@@ -1,4 +1,4 @@
-"""Making stored messages from sent ones: offset, state, time, id and checksum, in one pass after one check.
+"""Making stored messages from sent messages: offset, state, time, id and checksum, in one pass after one check.
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
@@ -226,7 +226,7 @@ def store_sent(
 
 @cython.cfunc
 def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longlong:
-    """Return the number of messages of a sent batch, or a fault, which is noted."""
+    """Return the number of messages of a sent batch, or a fault, which is recorded."""
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     notes: cython.p_uchar = c.writable(noted)
@@ -247,7 +247,8 @@ def check_sent(sent: BytesLike, wide: bool) -> int:
 
 
 def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
-    """Make stored messages from sent ones, from an offset of 0 to 2^63 - 1; LimitError if a message exceeds the topic's limits.
+    """Make stored messages from sent messages, from an offset of 0 to 2^63 - 1; LimitError if a message exceeds the topic's
+    limits.
 
     Messages without an id get one generated from the seed, 16 random bytes.
     """

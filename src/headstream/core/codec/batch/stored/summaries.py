@@ -168,7 +168,7 @@ def _note(
     bloom_bytes: cython.longlong,
     hashes: cython.longlong,
 ) -> cython.void:
-    """Note the value of header i of `count`."""
+    """Record the value of header i of `count`."""
     value: cython.longlong = (FIELDS + i) * VALUE
     kept: cython.longlong = (FIELDS + count + (KEPT + LISTED) * i) * VALUE
     counts: cython.longlong = COUNTS * i
@@ -237,7 +237,7 @@ def _summarize(
     hashes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the headers of messages; return their number, or a fault.
+    """Record the headers of messages; return their number, or a fault.
 
     Pointers: p the messages, q the names, v the values, s the counts, b the Bloom filters, h a hash.
     """

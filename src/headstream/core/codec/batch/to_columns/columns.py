@@ -3,7 +3,7 @@
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-A first pass checks every length, and notes where each message begins and the sizes of the columns; then each group
+A first pass checks every length, and records where each message begins and the sizes of the columns; then each group
 of columns is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null
 payload; the other headers become one column, in the requested form.
 """
@@ -55,7 +55,7 @@ KEY_BYTES = cython.declare(cython.longlong, 64)
 def _measure(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, starts: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Note where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
+    """Record where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     payload_bytes: cython.longlong = 0

@@ -68,7 +68,7 @@ def _find_headers(
     wanted: cython.longlong,
     found: cython.p_uchar,
 ) -> cython.void:
-    """Note the position of the kind of the last header of each wanted name, -1 for none, column by column."""
+    """Record the position of the kind of the last header of each wanted name, -1 for none, column by column."""
     i: cython.longlong
     column: cython.longlong
     for i in range(count):

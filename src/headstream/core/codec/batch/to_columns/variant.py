@@ -50,7 +50,7 @@ MASK64 = cython.declare(cython.ulonglong, (1 << 64) - 1)
 @cython.exceptval(check=False)
 @cython.nogil
 def _width_of(number: cython.longlong) -> cython.longlong:
-    """Return how many bytes a number from 0 needs, 1 to 4."""
+    """Return the number of bytes, 1 to 4, of a non-negative number."""
     if number < 1 << 8:
         return 1
     if number < 1 << 16:
