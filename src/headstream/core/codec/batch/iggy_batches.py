@@ -16,7 +16,7 @@ A message without that header shows the time of its append. Keys are texts (kind
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from headstream.core.codec.batch.faults import decode_error
 from headstream.core.codec.buffer import BytesLike
@@ -51,9 +51,13 @@ TEXT_KIND = cython.declare(cython.uchar, 2)
 SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
 """Messages that were appended less than this after the first one of a batch share the batch, and so its time."""
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
+MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
+"""The latest time of a batch's sender: with any delta, a time is an int64."""
 
 # What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
+# A fault is noted before.
 GROUP = cython.declare(cython.longlong, 32)
+GROUPS = cython.declare(cython.longlong, 64)
 
 
 class BatchFault:
@@ -75,51 +79,6 @@ MESSAGE_CHECKSUM = cython.declare(cython.longlong, -4)
 KEY_KIND = cython.declare(cython.longlong, -5)
 HEADERS = cython.declare(cython.longlong, -6)
 EMPTY_PAYLOAD = cython.declare(cython.longlong, -7)
-
-
-class SentBatch(NamedTuple):
-    """A sent batch as messages of a send, empty if there is a BatchFault."""
-
-    messages: memoryview
-    fault: int
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
-def _check_batch(p: cython.p_const_uchar, size: cython.longlong, sums: cython.p_uchar) -> cython.longlong:
-    """Return the messages of a batch, or a fault; `sums` has space for 44 bytes and 8 per message."""
-    at: cython.longlong = BATCH
-    count: cython.longlong = 0
-    length: cython.longlong
-    if size < BATCH or c.load64_signed(p, 32) != size or p[31] >= 128:  # a time beyond int64
-        return LAYOUT
-    i: cython.longlong = 52
-    while i < BATCH:
-        if c.load32(p, i) != 0:
-            return RESERVED
-        i += 4
-    while at < size:
-        if size - at < FRAME or count >= c.load32(p, 48):
-            return LAYOUT
-        length = c.load32(p, at + 32)
-        length += FRAME + c.load32(p, at + 36)
-        if length > size - at:
-            return LAYOUT
-        if c.load64(p, at + 40) != 0:
-            return RESERVED
-        if c.load32(p, at + 36) == 0:
-            return EMPTY_PAYLOAD
-        if xxh3_from(p, at + 8, length - 8) != c.load64(p, at):
-            return MESSAGE_CHECKSUM
-        c.copy(sums, 44 + 8 * count, p, at, 8)
-        at += length
-        count += 1
-    if count != c.load32(p, 48) or count == 0:
-        return LAYOUT
-    c.copy(sums, 0, p, 0, SUMMED)
-    c.copy(sums, SUMMED, p, 48, 4)
-    return count if xxh3_from(sums, 0, 44 + 8 * count) == c.load64(p, 40) else BATCH_CHECKSUM
 
 
 @cython.cfunc
@@ -151,42 +110,73 @@ def _take_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar) -> cython.longlong:
-    """Write the messages of a checked batch in the layout of a send; return their size, or a fault."""
+def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar, sums: cython.p_uchar) -> cython.longlong:
+    """Write the messages of a batch in the layout of a send; return their size, or a fault.
+
+    Each frame is checked and copied before the next one is read. `sums` has space for 44 bytes and 8 per message.
+    """
     at: cython.longlong = BATCH
     to: cython.longlong = 0
+    count: cython.longlong = 0
+    if size < BATCH or c.load64_signed(p, 32) != size or c.load64(p, 24) > MAX_ORIGIN:
+        return LAYOUT
     origin: cython.ulonglong = c.load64(p, 24)
+    i: cython.longlong = 52
+    while i < BATCH:
+        if c.load32(p, i) != 0:
+            return RESERVED
+        i += 4
     while at < size:
+        if size - at < FRAME or count >= c.load32(p, 48):
+            return LAYOUT
         headers: cython.longlong = c.load32(p, at + 32)
         payload: cython.longlong = c.load32(p, at + 36)
+        body: cython.longlong = at + FRAME
+        end: cython.longlong = body + payload + headers
+        if end > size:
+            return LAYOUT
+        if c.load64(p, at + 40) != 0:
+            return RESERVED
+        if payload == 0:
+            return EMPTY_PAYLOAD
+        if xxh3_from(p, at + 8, end - at - 8) != c.load64(p, at):
+            return MESSAGE_CHECKSUM
+        c.copy(sums, 44 + 8 * count, p, at, 8)
+        count += 1
         c.copy(q, to, p, at + 8, 16)
         block: cython.longlong = to + layout.SENT_HEADERS
-        to = block
-        if origin > 0:
-            to = _store_time(q, to, origin + c.load32(p, at + 28))
-        to = _take_headers(p, at + FRAME + payload, at + FRAME + payload + headers, q, to)
+        time_us: cython.ulonglong = origin + c.load32(p, at + 28)
+        shown: cython.longlong = block + (TIME_BYTES if time_us > 0 else 0)
+        to = _take_headers(p, body + payload, end, q, shown)
         if to < 0:
             return to
+        if time_us > 0:
+            key: cython.longlong = key_end(q, shown, to) - shown
+            c.copy(q, block, p, body + payload + 1, key)
+            _store_time(q, block + key, time_us)
         c.store32(q, block - 4, to - block)
         c.store32(q, to, payload)
-        c.copy(q, to + 4, p, at + FRAME, payload)
+        c.copy(q, to + 4, p, body, payload)
         to += 4 + payload
-        at += FRAME + payload + headers
-    return to
+        at = end
+    if count != c.load32(p, 48) or count == 0:
+        return LAYOUT
+    c.copy(sums, 0, p, 0, SUMMED)
+    c.copy(sums, SUMMED, p, 48, 4)
+    return to if xxh3_from(sums, 0, 44 + 8 * count) == c.load64(p, 40) else BATCH_CHECKSUM
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.longlong:
-    """Write the header hs.timestamp; return where it ends."""
+def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.void:
+    """Write the header hs.timestamp."""
     c.store32(q, to, 12)
     c.store64(q, to + 4, TIME_KEY_FIRST)
     c.store32(q, to + 12, TIME_KEY_LAST)
     q[to + 16] = INT64_KIND
     c.store32(q, to + 17, 8)
     c.store64(q, to + 21, time_us)
-    return to + TIME_BYTES
 
 
 @cython.cfunc
@@ -205,9 +195,7 @@ def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong,
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _groups(
-    p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, q: cython.p_uchar, notes: cython.p_uchar
-) -> cython.longlong:
+def _groups(p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Divide stored messages into batches, and note each; return the number of batches, or a fault."""
     at: cython.longlong = 0
     group: cython.longlong = -1
@@ -256,10 +244,11 @@ def _groups(
         number += 1
         size_bytes += FRAME + length + payload
         at = end + 4 + payload
-        c.store64_signed(q, GROUP * group, at)
-        c.store64_signed(q, GROUP * group + 8, count)
-        c.store64(q, GROUP * group + 16, least)
-        c.store64_signed(q, GROUP * group + 24, size_bytes)
+        note: cython.longlong = GROUPS + GROUP * group
+        c.store64_signed(notes, note, at)
+        c.store64_signed(notes, note + 8, count)
+        c.store64(notes, note + 16, least)
+        c.store64_signed(notes, note + 24, size_bytes)
     return group + 1
 
 
@@ -290,6 +279,17 @@ def _give_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
+def _sum_frame(
+    q: cython.p_uchar, at: cython.longlong, end: cython.longlong, sums: cython.p_uchar, to: cython.longlong
+) -> cython.void:
+    """Write the checksum of a frame, and note it among those of its batch."""
+    c.store64(q, at, xxh3_from(q, at + 8, end - at - 8))
+    c.copy(sums, to, q, at, 8)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
 def _give_batch(
     p: cython.p_const_uchar,
     at: cython.longlong,
@@ -299,9 +299,13 @@ def _give_batch(
     to: cython.longlong,
     sums: cython.p_uchar,
 ) -> cython.longlong:
-    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends."""
+    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends.
+
+    A frame's checksum is computed after the next frame is written: reading bytes whose writes are on their way is slow.
+    """
     end: cython.longlong = c.load64_signed(notes, 0)
-    count: cython.longlong = 0
+    summed: cython.longlong = 44
+    frame: cython.longlong = 0
     begin: cython.longlong = to
     base: cython.ulonglong = c.load64(p, at)
     origin: cython.ulonglong = c.load64(notes, 16)
@@ -327,22 +331,24 @@ def _give_batch(
         c.copy(q, to + FRAME, p, headers + 4, payload)
         last: cython.longlong = _give_headers(p, block, headers, timed, q, to + FRAME + payload)
         c.store32(q, to + 32, last - to - FRAME - payload)
-        c.store64(q, to, xxh3_from(q, to + 8, last - to - 8))
-        c.copy(sums, 44 + 8 * count, q, to, 8)
-        count += 1
+        if frame > 0:
+            _sum_frame(q, frame, to, sums, summed)
+            summed += 8
+        frame = to
         to = last
         at = headers + 4 + payload
     c.copy(sums, 0, q, begin, SUMMED)
     c.copy(sums, SUMMED, q, begin + 48, 4)
-    c.store64(q, begin + 40, xxh3_from(sums, 0, 44 + 8 * count))
+    _sum_frame(q, frame, to, sums, summed)
+    c.store64(q, begin + 40, xxh3_from(sums, 0, summed + 8))
     return to
 
 
 _NOTES: Final = struct.Struct("<3q")
 
 
-def decode_batch(batch: BytesLike) -> SentBatch:
-    """Return the messages of a whole batch, header included, that a client sends."""
+def decode_batch(batch: BytesLike) -> memoryview | int:
+    """Return the messages of a whole batch, header included, as messages of a send, or its BatchFault."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -354,16 +360,12 @@ def decode_batch(batch: BytesLike) -> SentBatch:
     q: cython.p_uchar = c.writable(sent)
     found: cython.longlong
     with cython.nogil:
-        found = _check_batch(p, size, sums)
-        if found > 0:
-            found = _take_batch(p, size, q)
-    if found < 0:
-        return SentBatch(memoryview(b""), -found)
-    return SentBatch(memoryview(sent)[:found], 0)
+        found = _take_batch(p, size, q, sums)
+    return -found if found < 0 else memoryview(sent)[:found]
 
 
-def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
-    """Return stored messages as batches: one, unless they were appended or sent at times too far apart.
+def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0) -> bytearray:
+    """Return stored messages as batches after `head` undefined bytes: one, unless their times are too far apart.
 
     The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """
@@ -372,27 +374,26 @@ def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
     size: cython.longlong = view.nbytes
     most: cython.longlong = count
     number: cython.longlong = partition
-    noted, grouped, summed = c.new_bytes(64), c.new_bytes(GROUP * most + 8), c.new_bytes(44 + 8 * most)
+    noted, summed = c.new_bytes(GROUPS + GROUP * most), c.new_bytes(44 + 8 * most)
     notes: cython.p_uchar = c.writable(noted)
-    groups: cython.p_uchar = c.writable(grouped)
     sums: cython.p_uchar = c.writable(summed)
     found: cython.longlong
     with cython.nogil:
-        found = _groups(p, size, most, groups, notes)
+        found = _groups(p, size, most, notes)
     if found < 0:
         raise _error(-found, noted)
-    total: cython.longlong = 0
+    total: cython.longlong = head
     i: cython.longlong
     for i in range(found):
-        total += BATCH + c.load64_signed(groups, GROUP * i + 24)
+        total += BATCH + c.load64_signed(notes, GROUPS + GROUP * i + 24)
     batches = c.new_bytes(total)
     q: cython.p_uchar = c.writable(batches)
     at: cython.longlong = 0
-    to: cython.longlong = 0
+    to: cython.longlong = head
     with cython.nogil:
         for i in range(found):
-            to = _give_batch(p, at, c.after(groups, GROUP * i), number, q, to, sums)
-            at = c.load64_signed(groups, GROUP * i)
+            to = _give_batch(p, at, c.after(notes, GROUPS + GROUP * i), number, q, to, sums)
+            at = c.load64_signed(notes, GROUPS + GROUP * i)
     return batches
 
 

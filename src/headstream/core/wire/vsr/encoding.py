@@ -40,6 +40,8 @@ _FAULTS: Final = {
 class VsrEncoding(Encoding):
     """The encoding of protocol 0.11, whose polls wait `hold_ms` for messages: the protocol has no polls that wait."""
 
+    topic_at = HEADER_BYTES + 4
+
     def __init__(self, hold_ms: int = 0) -> None:
         self._hold_ms = hold_ms
 
@@ -91,9 +93,9 @@ def _decode_send(reader: Reader) -> SendMessages:
         number = int.from_bytes(partitioning.value, "little") + 1
         partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))
     found = decode_batch(reader.pull_view(reader.remaining, "the batch of a send"))
-    if found.fault:
-        status, what = _FAULTS[found.fault]
+    if isinstance(found, int):
+        status, what = _FAULTS[found]
         error = DecodeError(what, HEADER_BYTES)
         error.status = status
         raise error
-    return SendMessages(stream, topic, partitioning, found.messages, is_from_zero=True)
+    return SendMessages(stream, topic, partitioning, found, is_from_zero=True)

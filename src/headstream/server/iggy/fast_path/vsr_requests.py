@@ -66,6 +66,7 @@ class VsrRequests(SmallRequests):
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)
         self._responder = responder
+        self._number = session.client_id
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
         """Answer requests in order, up to the first one for the general path; see SmallRequests.answer()."""
@@ -76,12 +77,14 @@ class VsrRequests(SmallRequests):
         began_s: cython.double = perf_counter()
         if not self._is_valid():
             return 0, b""
-        client = self._responder.client
+        client = memoryview(self._responder.client)
         while size - at >= HEADER and made < MAX_RESPONSES:
             length: cython.longlong = c.load32(p, at + 48)
             operation: cython.longlong = p[at + 176]
             code: cython.longlong = SEND_CODE if operation == SEND_OPERATION else c.load32(p, at + 196)
-            if length < HEADER or length > size - at or p[at + 60] != REQUEST_COMMAND or view[at + 128 : at + 144] != client:
+            if length < HEADER or length > size - at or p[at + 60] != REQUEST_COMMAND:
+                break
+            if not c.equal(p, at + 128, c.readable(client), 0, 16):
                 break
             piece = self._answer_frame(view, at, at + length, operation)
             if piece is None:
@@ -103,7 +106,7 @@ class VsrRequests(SmallRequests):
             return None
         try:
             if operation == SEND_OPERATION:
-                return self._send_batch(view, at, end) if c.load64_signed(p, at + 184) == self._responder.number else None
+                return self._send_batch(view, at, end) if c.load64_signed(p, at + 184) == self._number else None
             if operation != READ_OPERATION:
                 return None
             if c.load32(p, at + 196) == POLL_CODE:
@@ -112,20 +115,19 @@ class VsrRequests(SmallRequests):
             return None
         if c.load32(p, at + 196) == PING_CODE and end == at + HEADER:
             self._server.sessions.ping(self._session)
-            return self._head(view, at, HEADER)
+            return self._with_head(view, at, c.new_bytes(HEADER))
         return None
 
-    def _head(self, view: memoryview, at: cython.longlong, size: cython.longlong) -> bytearray:
-        """Return space for a reply of `size` bytes, which begins with the header of a success; see encode_reply_head()."""
+    def _with_head(self, view: memoryview, at: cython.longlong, reply: bytearray) -> bytearray:
+        """Write the header of a success at the begin of a reply, and return it; see encode_reply_head()."""
         p: cython.p_const_uchar = c.readable(view)
-        reply = c.new_bytes(size)
         q: cython.p_uchar = c.writable(reply)
         request: cython.ulonglong = c.load64(p, at + 168)
         c.fill(q, 0, 0, HEADER)
-        c.store32(q, 48, size)
+        c.store32(q, 48, len(reply))
         q[60] = REPLY_COMMAND
         c.copy(q, 160, p, at + 128, 16)
-        c.store64(q, 176, self._responder.number)
+        c.store64(q, 176, self._number)
         c.store64(q, 184, request if request > 0 else 1)
         c.copy(q, 192, p, at + 160, 16)  # time and request
         q[208] = p[at + 176]
@@ -150,16 +152,18 @@ class VsrRequests(SmallRequests):
         if place is None or topic is None:
             return None
         sent = decode_batch(view[named + 10 : end])
-        messages: memoryview = sent.messages
+        if isinstance(sent, int):
+            return None
+        messages: memoryview = sent
         size: cython.longlong = messages.nbytes
-        if sent.fault or self._has_traces(messages, 0, size) or self._catalog.known is not self._topics:
+        if self._has_traces(messages, 0, size) or self._catalog.known is not self._topics:
             return None
         offset: cython.longlong = place.append(messages, 0, size, self._clock_us())
         if offset < 0:
             return None
         if place.directory in self._registered:
             self._log.waiting.notify(place.directory)
-        reply = self._head(view, at, HEADER + SENT_BYTES)
+        reply = self._with_head(view, at, c.new_bytes(HEADER + SENT_BYTES))
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, 1)
         c.store32(q, HEADER + 4, route.stream_id)
@@ -168,7 +172,7 @@ class VsrRequests(SmallRequests):
         c.store64(q, HEADER + 16, offset)
         return reply
 
-    def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> BytesLike | None:
+    def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from cached messages: consumer | stream | topic | flag u8 | partition u32 | kind u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER
@@ -178,20 +182,18 @@ class VsrRequests(SmallRequests):
         count: cython.longlong = c.load32(p, numbers + 9)
         found = self._polls.find(view, begin, numbers)
         if found is None:
-            partition: cython.longlong = c.load32(p, numbers - 4) + 1 if p[numbers - 5] else 0
-            payload = (
-                bytes(view[begin : numbers - 5]) + min(partition, 0xFFFF_FFFF).to_bytes(4, "little") + bytes(view[numbers:end])
-            )
+            partition: cython.longlong = c.load32(p, numbers - 4)
+            partition = min(partition + 1, 0xFFFF_FFFF) if p[numbers - 5] else 0  # 1 is added to 64 bits
+            payload = bytes(view[begin : numbers - 5]) + partition.to_bytes(4, "little") + bytes(view[numbers:end])
             found = self._polls.add(PollRoute(bytes(view[begin:numbers]), *self._find_polled(payload)))
         route: PollRoute = found
         taken = self._take(route, c.load64(p, numbers + 1), count)
         if taken is None:
             return None
-        batches = encode_batches(memoryview(taken)[LENT_BYTES:], count, route.partition - 1)
-        reply = self._head(view, at, HEADER + POLLED_BYTES)
+        batches = encode_batches(memoryview(taken)[LENT_BYTES:], count, route.partition - 1, HEADER + POLLED_BYTES)
+        reply = self._with_head(view, at, batches)
         q: cython.p_uchar = c.writable(reply)
-        c.store32(q, 48, HEADER + POLLED_BYTES + len(batches))
         c.store32(q, HEADER, route.partition - 1)
         c.store64(q, HEADER + 4, self._newest - 1)
         c.store32(q, HEADER + 12, count)
-        return b"".join((reply, batches))
+        return reply
