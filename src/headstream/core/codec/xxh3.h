@@ -140,20 +140,18 @@ static void hs_xxh3_add(uint64_t *sums, const unsigned char *p, long long size) 
 
 #ifdef HS_XXH3_WIDE
 #define HS_AVX2 __attribute__((target("avx2")))
-#define HS_INLINE_AVX2 static inline __attribute__((always_inline, target("avx2")))
-
-HS_INLINE_AVX2 __m256i hs_load256(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
 /* Half a stripe. */
-HS_INLINE_AVX2 __m256i hs_xxh3_half(__m256i sum, const unsigned char *p, const unsigned char *secret) {
-    __m256i data = hs_load256(p), mixed = _mm256_xor_si256(data, hs_load256(secret));
+HS_AVX2 static inline __m256i hs_xxh3_half(__m256i sum, const unsigned char *p, const unsigned char *secret) {
+    __m256i data = _mm256_loadu_si256((const __m256i *)p);
+    __m256i mixed = _mm256_xor_si256(data, _mm256_loadu_si256((const __m256i *)secret));
     __m256i product = _mm256_mul_epu32(mixed, _mm256_srli_epi64(mixed, 32));
     return _mm256_add_epi64(product, _mm256_add_epi64(sum, _mm256_shuffle_epi32(data, _MM_SHUFFLE(1, 0, 3, 2))));
 }
 
-HS_INLINE_AVX2 __m256i hs_xxh3_scramble(__m256i sum, const unsigned char *secret) {
+HS_AVX2 static inline __m256i hs_xxh3_scramble(__m256i sum, const unsigned char *secret) {
     __m256i prime = _mm256_set1_epi64x(HS_PRIME32_1);
-    sum = _mm256_xor_si256(_mm256_xor_si256(sum, _mm256_srli_epi64(sum, 47)), hs_load256(secret));
+    sum = _mm256_xor_si256(_mm256_xor_si256(sum, _mm256_srli_epi64(sum, 47)), _mm256_loadu_si256((const __m256i *)secret));
     __m256i high = _mm256_mul_epu32(_mm256_srli_epi64(sum, 32), prime);
     return _mm256_add_epi64(_mm256_mul_epu32(sum, prime), _mm256_slli_epi64(high, 32));
 }
@@ -176,21 +174,13 @@ HS_AVX2 static void hs_xxh3_add_wide(uint64_t *sums, const unsigned char *p, lon
     _mm256_storeu_si256((__m256i *)sums + 1, hs_xxh3_half(high, last + 32, s + 153));
     _mm256_zeroupper(); /* a dirty upper half slows down every SSE instruction of the interpreter */
 }
-
-static int hs_is_avx2 = 0;
-
-/* Runs when the module is loaded, before the first checksum. */
-__attribute__((constructor)) static void hs_find_avx2(void) {
-    __builtin_cpu_init();
-    hs_is_avx2 = __builtin_cpu_supports("avx2") != 0;
-}
 #endif
 
 static uint64_t hs_xxh3_long(const unsigned char *p, long long size) {
     uint64_t sums[8] __attribute__((aligned(16))) = {HS_PRIME32_3, HS_PRIME64_1, HS_PRIME64_2, HS_PRIME64_3,
                                                      HS_PRIME64_4, HS_PRIME32_2, HS_PRIME64_5, HS_PRIME32_1};
 #ifdef HS_XXH3_WIDE
-    if (hs_is_avx2) hs_xxh3_add_wide(sums, p, size);
+    if (__builtin_cpu_supports("avx2")) hs_xxh3_add_wide(sums, p, size);
     else
 #endif
         hs_xxh3_add(sums, p, size);

@@ -279,17 +279,6 @@ def _give_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _sum_frame(
-    q: cython.p_uchar, at: cython.longlong, end: cython.longlong, sums: cython.p_uchar, to: cython.longlong
-) -> cython.void:
-    """Write the checksum of a frame, and note it among those of its batch."""
-    c.store64(q, at, xxh3_from(q, at + 8, end - at - 8))
-    c.copy(sums, to, q, at, 8)
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def _give_batch(
     p: cython.p_const_uchar,
     at: cython.longlong,
@@ -299,13 +288,9 @@ def _give_batch(
     to: cython.longlong,
     sums: cython.p_uchar,
 ) -> cython.longlong:
-    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends.
-
-    A frame's checksum is computed after the next frame is written: reading bytes whose writes are on their way is slow.
-    """
+    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends."""
     end: cython.longlong = c.load64_signed(notes, 0)
     summed: cython.longlong = 44
-    frame: cython.longlong = 0
     begin: cython.longlong = to
     base: cython.ulonglong = c.load64(p, at)
     origin: cython.ulonglong = c.load64(notes, 16)
@@ -331,16 +316,14 @@ def _give_batch(
         c.copy(q, to + FRAME, p, headers + 4, payload)
         last: cython.longlong = _give_headers(p, block, headers, timed, q, to + FRAME + payload)
         c.store32(q, to + 32, last - to - FRAME - payload)
-        if frame > 0:
-            _sum_frame(q, frame, to, sums, summed)
-            summed += 8
-        frame = to
+        c.store64(q, to, xxh3_from(q, to + 8, last - to - 8))
+        c.copy(sums, summed, q, to, 8)
+        summed += 8
         to = last
         at = headers + 4 + payload
     c.copy(sums, 0, q, begin, SUMMED)
     c.copy(sums, SUMMED, q, begin + 48, 4)
-    _sum_frame(q, frame, to, sums, summed)
-    c.store64(q, begin + 40, xxh3_from(sums, 0, summed + 8))
+    c.store64(q, begin + 40, xxh3_from(sums, 0, summed))
     return to
 
 

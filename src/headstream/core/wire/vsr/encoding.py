@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from headstream.core.codec.batch.iggy_batches import BatchFault, decode_batch, encode_batches
@@ -11,7 +11,15 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
-from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
+from headstream.core.wire.commands.messages import (
+    POLLING_KINDS,
+    PolledMessages,
+    PollMessages,
+    SendMessages,
+    end_of_poll_targets,
+    poll_targets,
+    pull_partitioning,
+)
 from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
@@ -25,6 +33,9 @@ from headstream.errors import DecodeError
 
 _NOT_OWNED: Final = 0xFFFF_FFFF
 """The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
+
+_POLL_NUMBERS: Final = struct.Struct("<BIBQIB")
+"""Flag and partition, kind, value, count and auto_commit."""
 
 _FAULTS: Final = {
     BatchFault.LAYOUT: (Status.INVALID_COMMAND, "the batch of a send does not consist of its frames"),
@@ -52,13 +63,12 @@ class VsrEncoding(Encoding):
             return decode_login(reader)
         if code == Code.SEND_MESSAGES:
             return _decode_send(reader)
+        if code == Code.POLL_MESSAGES:
+            return _decode_poll(bytes(payload[HEADER_BYTES:]), self._hold_ms)
         kind = COMMANDS.get(code)
         if kind is None:
             raise refusal(Status.FEATURE_UNAVAILABLE, "there is no such operation or read")
-        command = pull_request(kind, reader)
-        if self._hold_ms and isinstance(command, PollMessages):
-            return replace(command, timeout_ms=self._hold_ms)
-        return command
+        return pull_request(kind, reader)
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
         """Return the body of a reply, with the count of errors where the operation has one."""
@@ -79,6 +89,19 @@ class VsrEncoding(Encoding):
 
 
 VSR: Final = VsrEncoding()
+
+
+def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
+    """Return a poll: consumer | stream | topic | partition | kind u8 | value u64 | count u32 | auto_commit u8."""
+    begin = end_of_poll_targets(body)
+    if begin + _POLL_NUMBERS.size > len(body):
+        raise DecodeError("a poll is cut short", HEADER_BYTES + begin, _POLL_NUMBERS.size, len(body) - begin)
+    flag, number, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(body, begin)
+    kind = POLLING_KINDS.get(code)
+    if flag > 1 or kind is None:
+        raise DecodeError("a poll without a flag of its partition, or without a kind of its position", HEADER_BYTES + begin)
+    partition = number + 1 if flag else 0
+    return PollMessages(*poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
 
 
 def _decode_send(reader: Reader) -> SendMessages:
