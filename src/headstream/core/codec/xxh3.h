@@ -7,9 +7,6 @@
 
 #include "primitives.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HS_XXH3_WIDE 1
 #include <immintrin.h>
@@ -108,22 +105,11 @@ static inline uint64_t hs_xxh3_to240(const unsigned char *p, long long size) {
 }
 
 static inline void hs_xxh3_stripe(uint64_t *sums, const unsigned char *p, const unsigned char *secret) {
-#ifdef __SSE2__
-    for (int i = 0; i < 4; i++) {
-        __m128i *sum = (__m128i *)sums + i;
-        __m128i data = _mm_loadu_si128((const __m128i *)p + i);
-        __m128i mixed = _mm_xor_si128(data, _mm_loadu_si128((const __m128i *)secret + i));
-        __m128i product = _mm_mul_epu32(mixed, _mm_srli_epi64(mixed, 32));
-        __m128i swapped = _mm_shuffle_epi32(data, _MM_SHUFFLE(1, 0, 3, 2));
-        _mm_store_si128(sum, _mm_add_epi64(product, _mm_add_epi64(*sum, swapped)));
-    }
-#else
     for (int i = 0; i < 8; i++) {
         uint64_t data = hs_load64(p, 8 * i), mixed = data ^ hs_load64(secret, 8 * i);
         sums[i ^ 1] += data;
         sums[i] += (mixed & 0xFFFFFFFF) * (mixed >> 32);
     }
-#endif
 }
 
 /* Add all stripes to the sums. */
@@ -156,7 +142,7 @@ HS_AVX2 static inline __m256i hs_xxh3_scramble(__m256i sum, const unsigned char 
     return _mm256_add_epi64(_mm256_mul_epu32(sum, prime), _mm256_slli_epi64(high, 32));
 }
 
-/* As hs_xxh3_add(), 1.7 times as fast. */
+/* As hs_xxh3_add(), 2.5 times as fast. */
 HS_AVX2 static void hs_xxh3_add_wide(uint64_t *sums, const unsigned char *p, long long size) {
     __m256i low = _mm256_loadu_si256((__m256i *)sums), high = _mm256_loadu_si256((__m256i *)sums + 1);
     const unsigned char *last = p + size - HS_STRIPE, *s = hs_xxh3_secret;
@@ -177,8 +163,8 @@ HS_AVX2 static void hs_xxh3_add_wide(uint64_t *sums, const unsigned char *p, lon
 #endif
 
 static uint64_t hs_xxh3_long(const unsigned char *p, long long size) {
-    uint64_t sums[8] __attribute__((aligned(16))) = {HS_PRIME32_3, HS_PRIME64_1, HS_PRIME64_2, HS_PRIME64_3,
-                                                     HS_PRIME64_4, HS_PRIME32_2, HS_PRIME64_5, HS_PRIME32_1};
+    uint64_t sums[8] = {HS_PRIME32_3, HS_PRIME64_1, HS_PRIME64_2, HS_PRIME64_3,
+                        HS_PRIME64_4, HS_PRIME32_2, HS_PRIME64_5, HS_PRIME32_1};
 #ifdef HS_XXH3_WIDE
     if (__builtin_cpu_supports("avx2")) hs_xxh3_add_wide(sums, p, size);
     else

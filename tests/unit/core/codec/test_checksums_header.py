@@ -27,7 +27,7 @@ SOURCE = f"""
 #include "{HEADER.with_name("xxh3.h")}"
 unsigned long long run_xxh3(const unsigned char *p, long long at, long long n) {{ return hs_xxh3(p, at, n); }}
 int ways_agree(const unsigned char *p, long long at, long long n) {{
-    uint64_t narrow[8] __attribute__((aligned(16))) = {{1, 2, 3, 4, 5, 6, 7, 8}}, wide[8] = {{1, 2, 3, 4, 5, 6, 7, 8}};
+    uint64_t narrow[8] = {{1, 2, 3, 4, 5, 6, 7, 8}}, wide[8] = {{1, 2, 3, 4, 5, 6, 7, 8}};
 #ifdef HS_XXH3_WIDE
     if (!__builtin_cpu_supports("avx2")) return 1;
     hs_xxh3_add(narrow, p + at, n);
