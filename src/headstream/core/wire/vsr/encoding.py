@@ -11,15 +11,8 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
-from headstream.core.wire.commands.messages import (
-    POLLING_KINDS,
-    PolledMessages,
-    PollMessages,
-    SendMessages,
-    end_of_poll_targets,
-    poll_targets,
-    pull_partitioning,
-)
+from headstream.core.wire.commands import messages
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
 from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
@@ -93,15 +86,13 @@ VSR: Final = VsrEncoding()
 
 def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
     """Return a poll: consumer | stream | topic | partition | kind u8 | value u64 | count u32 | auto_commit u8."""
-    begin = end_of_poll_targets(body)
-    if begin + _POLL_NUMBERS.size > len(body):
-        raise DecodeError("a poll is cut short", HEADER_BYTES + begin, _POLL_NUMBERS.size, len(body) - begin)
-    flag, number, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(body, begin)
-    kind = POLLING_KINDS.get(code)
+    begin = messages.end_of_poll_targets(body)
+    flag, number, code, value, count, auto_commit = Reader(body, begin).pull_struct(_POLL_NUMBERS, "a poll")
+    kind = messages.POLLING_KINDS.get(code)
     if flag > 1 or kind is None:
         raise DecodeError("a poll without a flag of its partition, or without a kind of its position", HEADER_BYTES + begin)
     partition = number + 1 if flag else 0
-    return PollMessages(*poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
+    return PollMessages(*messages.poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
 
 
 def _decode_send(reader: Reader) -> SendMessages:

@@ -66,6 +66,7 @@ class VsrRequests(SmallRequests):
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)
         self._responder = responder
+        self._empty_polls = responder.empty_polls
         self._number = session.client_id
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
@@ -190,6 +191,7 @@ class VsrRequests(SmallRequests):
         taken = self._take(route, c.load64(p, numbers + 1), count)
         if taken is None:
             return None
+        self._empty_polls.clear()
         batches = encode_batches(memoryview(taken)[LENT_BYTES:], count, route.partition - 1, HEADER + POLLED_BYTES)
         reply = self._with_head(view, at, batches)
         q: cython.p_uchar = c.writable(reply)
