@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := $(shell find src/headstream/core/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
 	$(addprefix src/headstream/,core/wire/frame_scan.py log/segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/iggy/fast_path/*.py)
-TESTED := tests/unit tests/property tests/campaigns tests/vectors
+TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock jars demo test unit nightly soak suite-times check vectors docs release console pictures format bench clean

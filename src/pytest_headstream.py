@@ -2,7 +2,7 @@
 
     def test_bill_is_sent(headstream_log): ...
 
-It imports headstream when a fixture is used: installing headstream must not slow down the tests of others.
+It imports headstream when a fixture is used: installing headstream must not slow down other tests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def source_database(request: pytest.FixtureRequest) -> SourceDatabase:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """Yield a running Kafka broker, one for the whole run; after a failed test, the end of its log is printed.
+    """Yield a running Kafka broker, one for the entire run; after a failed test, the end of its log is printed.
 
     Tests that use it are skipped, with the reason, on a machine without Java.
     """
@@ -83,7 +83,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Yield a running PostgreSQL server, one for the whole run; a test makes tables or databases of its own in it.
+    """Yield a running PostgreSQL server, one for the entire run; a test creates separate tables or databases in it.
 
     Its `wal_level` is logical. Tests that use it are skipped, with the reason, on a machine without PostgreSQL.
     """

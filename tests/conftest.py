@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.lean_spark import QUICK, driver_options
 from tests.support.suite_times import SuiteTimes
-from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, take_fewer_examples
+from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, mark_repeated_values, take_fewer_examples
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# The JVMs of tests live for seconds: the simple JIT compiler needs a third less processor time for that.
-for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # How long an example takes says more of the machine than of what is tested.
 settings.register_profile("headstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,6 +24,8 @@ settings.load_profile("headstream")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options(lean=config.option.markexpr == FIRST_TIER))
     path = os.environ.pop("HEADSTREAM_SUITE_TIMES", None)  # a test may run others: their times are part of its own
     if path is not None:
         config.pluginmanager.register(SuiteTimes(Path(path)), "suite-times")
@@ -35,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_repeated_seeds(items)  # before pytest selects by markers
+    mark_repeated_values(items)
     if config.option.markexpr == FIRST_TIER:
         take_fewer_examples(items)
 

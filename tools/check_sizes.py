@@ -28,12 +28,10 @@ MAX_FOLDER_MODULES: Final = 30
 _COMMAND: Final = "one file per noun of the commands, which table.py joins"
 _SERIALIZER: Final = "imported only where its library is installed"
 SMALL_MODULES: Final = {
-    "headstream.broker.commands.delivery_views": _COMMAND,
     "headstream.broker.commands.leases": _COMMAND,
     "headstream.broker.commands.partitions": _COMMAND,
     "headstream.broker.commands.producers": _COMMAND,
     "headstream.broker.commands.tokens": _COMMAND,
-    "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
     "headstream.log.segments.send_positions": "the one cache of a segment's reader, with tests of its own",
     "headstream.cli.importing.reading": "pure: lines of a file -> messages, without a log",

@@ -11,13 +11,18 @@ wrong, at worst useless.
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from headstream.errors import EnvironmentSetupError
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.plan import MergePlan
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.spark.sessions.session import session, stop
@@ -30,14 +35,16 @@ _MAKE_SECONDS: Final = 300
 
 
 def make() -> Path:
-    """Return the archive, creating it if missing.
+    """Return the archive, creating it if missing or made by another version of this program.
 
     Raises:
         EnvironmentSetupError: no archive was written, or Java, PySpark or the jars are missing.
     """
     target = archive_path(find_java(), find_pyspark(), fetch())
-    if target.is_file():
+    note, version = target.with_suffix(".version"), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    if target.is_file() and note.is_file() and note.read_text() == version:
         return target
+    target.unlink(missing_ok=True)  # a JVM that uses an archive writes none
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".spark-classes-", dir=target.parent) as work:
         made = Path(work) / target.name
@@ -50,6 +57,7 @@ def make() -> Path:
                 advice="Sessions start without it, a few seconds slower",
             )
         made.replace(target)
+    note.write_text(version)
     return target
 
 
@@ -66,6 +74,19 @@ def _train(spark: SparkSession, folder: Path) -> None:
     stream = spark.readStream.format("headstream").option("url", f"file://{log}").option("subscribe", "a/b").load()
     writer = stream.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     writer.foreachBatch(lambda batch, _: batch.toArrow()).start().awaitTermination()
+    _merge(DeltaSparkEngine(folder / "merged", spark, "deletion-vectors"))
+
+
+def _merge(engine: DeltaSparkEngine) -> None:
+    engine.create({"id": "BIGINT", "text": "STRING"})
+    columns = {"id": "s.id", "text": "s.text"}
+    plan = MergePlan(["id"], [], "s.text IS NULL", "TRUE", columns, "TRUE", columns)
+    for version in (1, 2):
+        engine.merge(plan, pa.table({"id": [version, 0], "text": ["a", "b"]}), "archive", version)
+    engine.append(pa.table({"id": [3], "text": ["c"]}), "archive", 3)
+    engine.read(["id"], "id > 1")
+    engine.compact()
+    engine.vacuum(0)
 
 
 def _write_log(directory: str) -> None:

@@ -17,10 +17,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +34,9 @@ OUTPUT: Final = ROOT / ".cache" / "suite"
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)\b")
 _PART_SECONDS: Final = 90.0
 """Processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
+_MEMORY: Final = Path("/dev/shm")
+_MEMORY_BYTES: Final = 2 << 30
+"""What must be free there for a part: the largest one leaves 0.6 GB of files."""
 _USES_KAFKA: Final = re.compile(r"empty_cluster|kafka_broker: KafkaBroker")
 _USES_PLACES: Final = re.compile(r"\b(log: hs\.Client|[a-z_]+: Place)\b")
 """Fixtures of tests/behaviour/conftest.py: a log of each kind, Kafka among them."""
@@ -107,8 +112,21 @@ def run_part(part: Part, options: list[str]) -> int:
     environment = os.environ | {"HEADSTREAM_SUITE_TIMES": str(part.output(".json"))}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is two thirds of a collection
     command = [sys.executable, "-m", "pytest", "-q", "-ra", "-n", "0", *options, *part.files]
-    with part.output(".log").open("wb") as log:
+    with temporary_directory() as directory, part.output(".log").open("wb") as log:
+        environment |= {"TMPDIR": directory} if directory else {}
         return subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+
+
+@contextmanager
+def temporary_directory() -> Iterator[str | None]:
+    """Lend a directory in memory for the temporary files of a part, None where there is no room: its syncs cost nothing."""
+    is_fit = _MEMORY.is_dir() and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC  # tests run programs that they write
+    if not is_fit or shutil.disk_usage(_MEMORY).free < _MEMORY_BYTES:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="hs-", dir=_MEMORY, ignore_cleanup_errors=True) as directory:
+        Path(directory).chmod(0o755)  # some servers that tests start run as another user
+        yield directory
 
 
 def run(parts: list[Part], options: list[str], processes: int) -> int:

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, call, onSignedOut } from "./data/api";
-import { isDeadLetterTopic } from "./data/letters";
+import { isDeadLetterTopic } from "./data/deadLetters";
 import { forgetAll, fullName, groups, topics } from "./data/log";
 import { forgetPipelines, pipelines, shortName } from "./data/pipelines";
 import { useResource } from "./data/resource";
@@ -15,7 +15,7 @@ import { type Entry, Palette } from "./parts/palette";
 import { Clients } from "./pages/clients";
 import { GroupPage, Groups } from "./pages/groups";
 import { Help } from "./pages/help";
-import { Letters } from "./pages/letters";
+import { DeadLetters } from "./pages/deadLetters";
 import { Login } from "./pages/login";
 import { Messages } from "./pages/messages";
 import { OverviewPage } from "./pages/overview";
@@ -201,7 +201,7 @@ function Page({ parts, place, rights, session }: PageProps): JSX.Element {
   if (name === "topics") return rest.length === 2 ? <TopicPage place={place} rights={rights} /> : <Topics rights={rights} place={place} />;
   if (name === "messages") return <Messages place={place} rights={rights} />;
   if (name === "groups") return rest.length === 3 ? <GroupPage place={place} rights={rights} /> : <Groups />;
-  if (name === "letters") return <Letters place={place} rights={rights} />;
+  if (name === "letters") return <DeadLetters place={place} rights={rights} />;
   if (name === "pipelines" && rights.readPipelines) return <PipelinesPage place={place} />;
   if (name === "users" && rights.readUsers) return <Users rights={rights} ownId={session.user?.id ?? 0} />;
   if (name === "clients" && rights.readServer) return <Clients />;

@@ -51,8 +51,8 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
             `quic://user:password@host:8080` or `http(s)://user:password@host`; by default the variable HEADSTREAM_URL.
             Credentials can also be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
         interceptors: A list of objects that see and change the messages of this client (headstream.interceptors), in the order of
-            sending. Those that the variable HEADSTREAM_INTERCEPTORS names follow.
-        **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
+            sending. The interceptors that the variable HEADSTREAM_INTERCEPTORS names follow.
+        **options: For an embedded log `segment_bytes`, the size at which a partition begins a new file
             (4 KiB to 2 GiB; default 256 MiB), and for one in a directory `group_access`: the access of the directory's
             group to the files of a new log, `none` (the default), `read` or `write`. For a server, also in
             the URL's query: `tls` and `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
@@ -61,7 +61,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
     Raises:
         InvalidUrlError: the URL is invalid or unsupported.
         InvalidOptionError: an option is unknown or out of range.
-        NotALogError: the directory contains something other than a log.
+        NotALogError: the directory contains files other than a log's.
         LogVersionError: a newer Headstream wrote it.
         StorageError: the directory cannot be read.
         ServerUnreachableError: the server cannot be reached.
@@ -107,7 +107,7 @@ def connect_async(url: str | None = None, *, interceptors: Any = (), **options: 
 def _find_interceptors(given: Any) -> Chain | None:
     """Return the chain of the given interceptors and the environment's, None if there are none."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidOptionError(f"interceptors is {given!r}", advice="Give a list of objects")
+        raise InvalidOptionError(f"interceptors is {given!r}", advice="Pass a list of objects")
     found = list(given)
     if text := os.environ.get(INTERCEPTORS_VARIABLE):
         from headstream.interceptors.by_name import make_interceptors
@@ -141,7 +141,7 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
 def _parse(url: str | None) -> tuple[str, SplitResult]:
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
-        raise InvalidUrlError("no URL given", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
+        raise InvalidUrlError("no URL given", advice=f"Pass one ({_KINDS}), or set {URL_VARIABLE}")
     try:
         parts = split_url(text)
     except ValueError as error:
@@ -210,7 +210,7 @@ def _directory(text: str, parts: SplitResult) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         absolute = Path(unquote(parts.netloc) + path).expanduser().absolute()
-        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Three slashes: {absolute.as_uri()}")
+        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Write three slashes: {absolute.as_uri()}")
     if "\0" in path:
         raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Use a directory")
     return path

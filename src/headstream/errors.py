@@ -30,11 +30,11 @@
     ├── SerializerError                          a value that its serializer cannot encode or decode
     ├── RebalancedError                          a consumer commits a partition that another member of its group owns
     │   └── LeaseLostError                       the lease of a shared message had ended before the worker settled it
-    ├── SequenceError                            a numbered batch does not follow the previous one
+    ├── SequenceError                            a numbered batch does not follow the previous batch
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
-    │   ├── NotALogError                         a directory with something else in it
-    │   ├── LogVersionError                      written by a newer Headstream, or by one too old
+    │   ├── NotALogError a directory that contains other files
+    │   ├── LogVersionError written by a newer Headstream, or by one that is too old
     │   ├── LogLockedError                       another process has it open for writing
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
@@ -52,7 +52,7 @@
         ├── JavaError                            Java is missing or too old
         └── JarsError                            the JVM's jars are missing and cannot be downloaded
 
-Every message says what went wrong, where, and what to do about it. Any other exception out of Headstream is a bug.
+Every message states the failure, its place, and advice. Any other exception out of Headstream is a bug.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HeadstreamError(Exception):
     """The base class of all of Headstream's errors.
 
     Args:
-        what: What went wrong, as a sentence without a full stop.
+        what: The failure, as a sentence without a full stop.
         where: The file, topic, partition, offset or option concerned.
         advice: What to do about it.
     """
@@ -114,7 +114,7 @@ class ConsumersLimitError(LimitError):
 
 
 class ProducersLimitError(LimitError):
-    """A partition has reached its limit of remembered producers, all recently active: it rejects new ones for now."""
+    """A partition has reached its limit of remembered producers, all recently active: it rejects new producers for now."""
 
 
 class DecodeError(HeadstreamError, ValueError):
@@ -192,7 +192,7 @@ class WaitTimeoutError(HeadstreamError, TimeoutError):
 
 
 class ServerUnreachableError(HeadstreamError):
-    """A server cannot be reached, or the connection to it broke; nothing was done unless it is an OutcomeUnknownError."""
+    """No server was reached, or the connection broke; the request had no effect unless this is an OutcomeUnknownError."""
 
 
 class OutcomeUnknownError(ServerUnreachableError):
@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """A server's error without its own class; `status` is its code."""
+    """A server's error that has no class; `status` is its code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -224,7 +224,7 @@ class SerializerError(HeadstreamError):
 
 
 class RebalancedError(HeadstreamError):
-    """A consumer commits a partition that another member of its group owns by now; nothing is committed there."""
+    """A consumer commits a partition that another member of its group now owns; no offset is committed there."""
 
 
 class LeaseLostError(RebalancedError):
@@ -232,7 +232,7 @@ class LeaseLostError(RebalancedError):
 
 
 class SequenceError(HeadstreamError):
-    """A numbered batch does not follow its producer's previous one; it was not appended."""
+    """A numbered batch does not follow its producer's previous batch; it was not appended."""
 
 
 class ProducerFencedError(SequenceError):
@@ -244,11 +244,11 @@ class LogError(HeadstreamError):
 
 
 class NotALogError(LogError):
-    """A directory that holds something other than a log."""
+    """A directory that contains other files than a log."""
 
 
 class LogVersionError(LogError):
-    """A log, or a pipeline's ledger, written by a newer Headstream, or by one too old to be read."""
+    """A log, or a pipeline's ledger, written by a newer Headstream, or by a Headstream too old to be read."""
 
 
 class LogLockedError(LogError):
@@ -265,7 +265,7 @@ class CorruptSendError(CorruptLogError):
     Args:
         what: Damaged part.
         from_offset: The first unreadable offset.
-        until_offset: One past the last one: where a reader can continue.
+        until_offset: One past the last missing offset: where a reader can continue.
         partition: The partition's number for a client's request; 0 for a file.
     """
 
@@ -315,8 +315,7 @@ class SchemaChangeError(SchemaError):
     """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
-        advice: What to do about it.
-        stops: Whether the settings require the pipeline to stop.
+        advice: Advice to the user. stops: Whether the settings require the pipeline to stop.
     """
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None, stops: bool = False) -> None:

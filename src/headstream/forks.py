@@ -1,10 +1,10 @@
-"""Forks: what objects that hold a lock, a thread, a connection or a membership do in a forked child.
+"""Forks: how objects with a lock, a thread, a connection or a membership behave in a forked child.
 
-A forked child has copies of its parent's objects, but none of the parent's threads; a lock that one of those held stays locked.
-Each such object calls register_for_forks() when it is made, and in a child its after_fork() runs before any other code. There it
+A forked child has copies of its parent's objects, but none of the parent's threads; a lock that such a thread held stays locked.
+Each such object calls register_for_forks() when it is created, and in a child its after_fork() runs before any other code. There
 
-    begins again            clients of servers and of Kafka, and what they are made of: new locks, their own connections
-    is left to the parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
+    it begins again clients of servers and of Kafka, and their parts: new locks, new connections is left to the
+    parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ def register_for_forks(one: Forkable) -> None:
     _objects.add(one)
 
 
-def closed_by_fork(what: str) -> ClosedError:
+def closed_by_fork(subject: str) -> ClosedError:
     """Return the error of an object that belongs to the parent."""
-    return ClosedError(f"the {what} was created before this process was forked", advice="Create another one in this process")
+    return ClosedError(
+        f"the {subject} was created before this process was forked", advice=f"Create another {subject} in this process"
+    )
 
 
 def close_copy(link: socket.socket) -> None:
-    """Close a child's copy of a socket at once, even if a file of it is open; the parent's connection stays."""
+    """Close a child's copy of a socket immediately, even if a file of it is open; the parent's connection stays."""
     with suppress(OSError):
         descriptor = link.detach()
         if descriptor >= 0:

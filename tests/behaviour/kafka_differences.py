@@ -17,7 +17,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "proof.md"
 def differences() -> dict[str, str]:
     """Return the difference that stands against each test, by the test's name."""
     found: dict[str, str] = {}
-    table = _PAGE.read_text(encoding="utf-8").partition("## What does not apply over Kafka")[2].partition("\n## ")[0]
+    table = _PAGE.read_text(encoding="utf-8").partition("## Tests that do not apply over Kafka")[2].partition("\n## ")[0]
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3:

@@ -80,7 +80,7 @@ def test_poll_commit_and_seek_of_several_topics(place: Place) -> None:
 def test_a_pattern_finds_topics_that_are_made_and_lets_go_of_those_that_are_deleted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics_consumer, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topics_consumer, "_CHECK_EVERY_S", 0.0)
 
     async def body(log: hs.AsyncClient) -> None:
         await make(log, "shop/orders")

@@ -208,7 +208,7 @@ def test_iteration_waits_for_what_comes(log: hs.Client, send: Send) -> None:
     for number in range(5):
         send(b"%d" % number)
     send(b"end")
-    thread.join(20)
+    thread.join(60)
     assert got == [b"0", b"1", b"2", b"3", b"4", b"end"]
 
 
@@ -234,7 +234,7 @@ def test_closing_a_consumer_ends_its_wait(log: hs.Client) -> None:
     thread = threading.Thread(target=consume)
     thread.start()
     consumer.close(commit=False)
-    thread.join(10)
+    thread.join(60)
     assert len(errors) == 1
 
 
@@ -277,9 +277,9 @@ def test_consumer_refuses_arguments_that_contradict_each_other(log: hs.Client) -
         log.consumer("shop/orders", group="g", name="n")
     with pytest.raises(hs.PartitionNotFoundError, match=f"no partition {at(9)}"):
         log.consumer("shop/orders", partitions=[at(1), at(9)])
-    with pytest.raises(hs.InvalidOptionError, match="no partition is named"):
+    with pytest.raises(hs.InvalidOptionError, match="the partitions are missing"):
         log.consumer("shop/orders", partitions=[])
-    with pytest.raises(hs.InvalidInputError, match="'next' is not a start"):
+    with pytest.raises(hs.InvalidInputError, match="'next' cannot be the start"):
         log.consumer("shop/orders", start="next")
     with pytest.raises(hs.InvalidInputError, match="'sometime' is not a start position"):
         log.consumer("shop/orders", start="sometime")

@@ -122,7 +122,7 @@ def test_a_filter_that_cannot_be_used_is_an_error(log: hs.Client) -> None:
         log.poll(TOPIC, where="attempt >= ")
     with pytest.raises(InvalidInputError, match="at character 5"):
         log.consumer(TOPIC, where="a = = 1")
-    with pytest.raises(InvalidOptionError, match="only available messages are asked for"):
+    with pytest.raises(InvalidOptionError, match="only available messages are requested"):
         log.poll(TOPIC, where="_state = 'poisoned'")
     with pytest.raises(InvalidOptionError, match="newest messages cannot be filtered"):
         log.poll(TOPIC, start="last", where="a = 1")

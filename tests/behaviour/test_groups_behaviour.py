@@ -164,7 +164,7 @@ def test_a_waiting_member_gets_what_another_gives_up(log: hs.Client, send: Send)
     thread = threading.Thread(target=consume)
     thread.start()
     one.close()
-    thread.join(20)
+    thread.join(60)
     assert [message.payload for message in got] == [b"b"]
 
 
@@ -267,7 +267,7 @@ def test_members_in_threads_that_come_and_go_read_everything(place: Place, log: 
             producer.send(b"%d" % number)
     assert done.wait(60)
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert set(seen.values()) == {1}
     assert all(found == sorted(found, key=lambda offset: offset or 0) for found in orders.values())
     assert log.group("shop/many", "g").lag == 0
@@ -275,7 +275,7 @@ def test_members_in_threads_that_come_and_go_read_everything(place: Place, log: 
 
 def test_members_in_tasks_share_too(tmp_path: Path) -> None:
     async def consume(log: AsyncClient, found: list[hs.ReceivedMessage]) -> None:
-        async with log.consumer("shop/carts", group="g", timeout_ms=1000) as consumer:
+        async with log.consumer("shop/carts", group="g", timeout_ms=60_000) as consumer:
             async for message in consumer:
                 found.append(message)
                 await asyncio.sleep(0)
@@ -301,7 +301,7 @@ def test_members_in_tasks_share_too(tmp_path: Path) -> None:
             await log.delete_group("shop/carts", "g")
             assert await log.groups("shop/carts") == []
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_groups_show_members_offsets_and_lag(log: hs.Client, send: Send) -> None:
@@ -335,7 +335,7 @@ def test_seek_and_delete_a_group(log: hs.Client, send: Send) -> None:
         log.seek_group("shop/carts", "g", 6)
     with pytest.raises(hs.PartitionNotFoundError, match="no partition 9"):
         log.seek_group("shop/carts", "g", 0, partitions=[at(9)])
-    with pytest.raises(hs.InvalidInputError, match="'next' is not a start"):
+    with pytest.raises(hs.InvalidInputError, match="'next' cannot be the start"):
         log.seek_group("shop/carts", "g", "next")
     with log.consumer("shop/carts", group="g", timeout_ms=0) as consumer:
         assert len(list(consumer)) == 11

@@ -48,6 +48,7 @@ def repository(tmp_path: Path) -> Path:
     (root / "src/headstream").mkdir(parents=True)
     shutil.copy(ROOT / "src/headstream/version.py", root / "src/headstream/version.py")
     (root / "CHANGELOG.md").write_text(CHANGELOG)
+    (root / "setup.py").write_text('MODULES = (\n    "a",\n)\n')
     git(root, "init", "--quiet", "--initial-branch=main")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message=All")
@@ -100,7 +101,7 @@ def write_wheel(dist: Path, name: str, *members: str) -> Path:
     ("name", "members", "problem"),
     [
         ("headstream-7.7.7-cp311-cp311-win_amd64.whl", ["headstream/a.pyd"], "not of version"),
-        (f"headstream-{__version__}-cp311-cp311-win_amd64.whl", [], "nothing compiled"),
+        (f"headstream-{__version__}-cp311-cp311-win_amd64.whl", ["headstream/b.pyd"], "headstream/a is not compiled"),
         (f"headstream-{__version__}-cp39-cp39-linux_x86_64.whl", ["headstream/a.so"], "auditwheel has not seen it"),
         (f"headstream-{__version__}-cp39-cp39-win_amd64.whl", ["headstream/a.pyd", "tests/a.py"], "tests/a.py is not for users"),
         (f"headstream-{__version__}-py3-none-any.whl", [], "does not run"),

@@ -35,7 +35,7 @@ def test_a_topic_keeps_everything_but_its_name_when_it_is_renamed(log: hs.Client
 def test_what_is_sent_while_its_topic_is_renamed_is_stored_once_and_acknowledged(tmp_path: Path) -> None:
     with hs.connect((tmp_path / "log").as_uri()) as log:
         log.create_topic("shop/orders")
-        append = Log.append_numbered
+        append = Log.append
 
         def rename_behind(self: Log, *arguments: Any) -> Appended:
             appended = append(self, *arguments)
@@ -44,7 +44,7 @@ def test_what_is_sent_while_its_topic_is_renamed_is_stored_once_and_acknowledged
             return appended
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Log, "append_numbered", rename_behind)
+            patch.setattr(Log, "append", rename_behind)
             with log.producer("shop/orders") as producer:
                 producer.send(b"once")
                 producer.flush()

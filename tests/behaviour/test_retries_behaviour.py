@@ -56,11 +56,7 @@ def payloads(messages: Sequence[hs.Message]) -> list[bytes | None]:
 
 @pytest.mark.parametrize(
     ("order", "expected"),
-    [
-        ("partition", "0-1 1-1 1-2 1-3 2-1 3-1"),
-        ("key", "0-1 1-1 2-1 1-2 1-3 3-1"),
-        ("skip", "0-1 1-1 2-1 3-1 1-2 1-3"),
-    ],
+    [("partition", "0-1 1-1 1-2 1-3 2-1 3-1"), ("key", "0-1 1-1 2-1 1-2 1-3 3-1"), ("skip", "0-1 1-1 2-1 3-1 1-2 1-3")],
 )
 def test_a_failing_message_is_tried_again_and_then_given_up(log: hs.Client, order: str, expected: str) -> None:
     for number in range(4):
@@ -176,7 +172,7 @@ def test_a_loop_after_a_loop_that_broke_off_is_refused_until_its_message_is_sett
         for message in consumer:
             assert message.payload == b"0"
             break
-        with pytest.raises(InvalidInputError, match="whether it failed is unknown"):
+        with pytest.raises(InvalidInputError, match="whether the message failed is unknown"):
             iter(consumer)
         consumer.ack(message)
         with pytest.raises(InvalidInputError, match="not in progress"):
@@ -339,7 +335,7 @@ def test_consumer_refuses_options_that_cannot_work_before_it_reads(log: hs.Clien
     log.create_topic("shop/latest", compaction_delay_us=0)
     for options, problem in [
         ({"on_error": retry, "dead_letter": DEAD}, "needs a group"),
-        ({"on_error": retry, "group": "g"}, "no place to go"),
+        ({"on_error": retry, "group": "g"}, "no dead-letter topic"),
         ({"on_error": retry, "group": "g", "dead_letter": TOPIC}, "its own dead-letter topic"),
         ({"on_error": retry, "group": "g", "dead_letter": "shop/latest"}, "compacts"),
         ({"on_error": 5, "group": "g", "dead_letter": DEAD}, "on_error is 5"),

@@ -73,7 +73,7 @@ def test_a_consumer_goes_on_after_a_restart_and_its_member_joins_again(server: L
         with log.producer("shop/orders") as producer:
             for number in range(10):
                 producer.send(b"%d" % number)
-        with log.consumer("shop/orders", group="g", timeout_ms=2000) as consumer:
+        with log.consumer("shop/orders", group="g", timeout_ms=60_000) as consumer:
             seen = [int(next(consumer).payload or b"") for _ in range(4)]
             server.stop()
             server.start()
@@ -94,8 +94,8 @@ def test_members_are_told_apart_after_a_restart_and_none_repeats_what_another_ha
             for number in range(100):
                 producer.send(b"%d" % number)
         with (
-            log.consumer("shop/orders", group="g", timeout_ms=100) as slow,
-            log.consumer("shop/orders", group="g", timeout_ms=100) as quick,
+            log.consumer("shop/orders", group="g", timeout_ms=2000) as slow,
+            log.consumer("shop/orders", group="g", timeout_ms=2000) as quick,
         ):
             assert {next(slow).partition, next(quick).partition} == {1, 2}
             server.stop()
@@ -122,7 +122,7 @@ def test_a_waiting_consumer_gets_what_comes_after_a_restart(server: LocalServer,
         server.start()
         with other.producer("shop/orders") as producer:
             producer.send(b"after")
-        waiting.join(20)
+        waiting.join(60)
         assert found == [b"after"]
 
 

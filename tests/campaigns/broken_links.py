@@ -11,11 +11,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-__all__ = ["BrokenLinks"]
-
 _HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 1 << 14
-_LOOK_S: Final = 0.05
+_CHECK_EVERY_S: Final = 0.05
 
 
 class BrokenLinks:
@@ -70,7 +68,7 @@ class BrokenLinks:
         """Forward in both directions until one end closes or the connection is broken at random."""
         try:
             while True:
-                ready, _, _ = select.select([client, server], [], [], _LOOK_S)
+                ready, _, _ = select.select([client, server], [], [], _CHECK_EVERY_S)
                 if self._is_closed:
                     return
                 for link in ready:
@@ -127,4 +125,4 @@ class BrokenLinks:
         self._listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)

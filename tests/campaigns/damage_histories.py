@@ -35,8 +35,6 @@ from tests.campaigns.damage_reading import Content, ReadResult, read_past_damage
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.campaigns.segment_damage import KINDS, LOST, damage_segment
 
-__all__ = ["DamageHistory"]
-
 _PLACE: Final = "log/1"
 _SEED: Final = bytes(16)
 _MOST_DAMAGED: Final = 3

@@ -13,8 +13,6 @@ from headstream.errors import CorruptSendError
 from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 
-__all__ = ["Content", "ReadResult", "read_past_damage"]
-
 
 class Content(NamedTuple):
     """The content of a message."""

@@ -33,8 +33,6 @@ from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedEr
 from tests.campaigns.broken_links import BrokenLinks
 from tests.campaigns.killed_servers import KilledServer
 
-__all__ = ["DeliveryHistory"]
-
 _TOPIC: Final = "arena/messages"
 _GROUP: Final = "readers"
 _T = TypeVar("_T")

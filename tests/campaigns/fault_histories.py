@@ -26,8 +26,6 @@ from headstream.log.partition.partition import PartitionWriter
 from headstream.log.segments.follower import PartitionFollower
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 
-__all__ = ["Appendable", "FaultHistory", "PartitionModel", "Send"]
-
 _MAX_ATTEMPTS: Final = 50
 """Failed attempts to open under faults before the faults end."""
 
@@ -276,11 +274,7 @@ class FaultHistory:
                     self._files.revive()
                 try:
                     modelled.partition = PartitionWriter(
-                        modelled.directory,
-                        self._files,
-                        wide=False,
-                        segment_bytes=modelled.segment_bytes,
-                        fsync=modelled.fsync,
+                        modelled.directory, self._files, wide=False, segment_bytes=modelled.segment_bytes, fsync=modelled.fsync
                     )
                 except Killed:
                     self._note("  killed while it recovered")

@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from headstream.errors import StorageError
 from headstream.log.segments.files import storage_error
 
-__all__ = ["FaultyFile", "FaultyFiles", "Killed"]
-
 
 class Killed(BaseException):
     """The simulated process was killed: raised at its next operation and all later ones until revive()."""

@@ -28,8 +28,6 @@ from headstream.replicate.iceberg.mirror import TableMirror
 from tests.campaigns.vector_histories import Killed, Model, Row, VectorHistory
 from tests.support.replicate.iceberg_tables import IDENTIFIER, iceberg_rows, make_mirror, sql_catalog
 
-__all__ = ["IcebergHistory"]
-
 IcebergReader = Callable[[Path, str], list[Row]]
 """The directory of the tables and the location of the newest metadata -> the rows."""
 

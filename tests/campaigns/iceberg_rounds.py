@@ -1,14 +1,16 @@
 """Rounds of a pipeline with an Iceberg table beside each Delta table, in a process that is killed between the two commits.
 
     python -m tests.campaigns iceberg-kills --seeds 1-20
+    python -m tests.campaigns iceberg-readers --seeds 1-10
 
 A round is a micro-batch, merged into the Delta tables, with a commit to Iceberg after it. A process (iceberg_process.py) runs one
 round after another, and ends itself in some of them by SIGKILL, at a random line of the mirror or of pyiceberg's files and
-catalogs; another process goes on where it was. After each round both formats have the same rows.
+catalogs; another process goes on where it was. After each round both formats have the same rows, and after each kill what readers
+see is the Delta version that the Iceberg snapshot names.
 
     columns     added, dropped, renamed, widened, made text, at random times; in a table with column mapping too
     tables      type 1 and 2, partitions, soft deletions; updates of keys; deletion vectors, folds, compaction
-    readers     pyiceberg, and others that are given; older snapshots have the rows of their Delta version
+    readers     pyiceberg, in `iceberg-readers` DuckDB and Spark too; older snapshots have the rows of their Delta version
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tests.support.replicate.iceberg_readers import as_compared
-from tests.support.replicate.iceberg_tables import delta_rows
+from headstream.replicate.iceberg.catalog import open_catalog
+from headstream.replicate.iceberg.mirror import DELTA_VERSION
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
+from tests.support.replicate.iceberg_readers import ReaderProcesses, as_compared, shared_readers
+from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows
 
-__all__ = ["IcebergRoundsHistory"]
+__all__ = ["IcebergReadersHistory", "IcebergRoundsHistory"]
 
 RoundReader = Callable[[str, str, int | None], list[tuple[Any, ...]]]
 """A table's name, the location of its metadata, a snapshot's id or None for the newest -> its rows as as_compared() has them."""
@@ -81,6 +86,7 @@ class IcebergRoundsHistory:
                 if answer is not None:
                     break
                 self.counts["kills"] += 1
+                self._compare_killed(directory, catalog)
                 wants_kill = self._rng.random() < 0.3
             steps = max(answer["steps"], 100)
             self.counts["rounds"] += 1
@@ -125,6 +131,20 @@ class IcebergRoundsHistory:
         for stream in (process.stdin, process.stdout):
             cast(IO[bytes], stream).close()
 
+    def _compare_killed(self, directory: Path, properties: dict[str, str]) -> None:
+        """Compare what readers see before another process goes on."""
+        with open_catalog(IcebergSettings(catalog=properties), directory) as catalog:
+            for name in catalog.list_tables("SHOP") if catalog.namespace_exists("SHOP") else ():
+                table = catalog.load_table(name)
+                snapshot = table.current_snapshot()
+                if snapshot is not None and snapshot.summary is not None:
+                    version = int(snapshot.summary.additional_properties[DELTA_VERSION])
+                    found = {"schema": name[0], "name": name[1], "location": table.metadata_location, "version": version}
+                    expected = delta_rows(directory / "tables" / name[0] / name[1], version)
+                    assert iceberg_rows(table) == expected, f"{name} after a kill, by pyiceberg"
+                    self._compare(directory, {**found, "columns": str(table.schema()), "older": None})
+                    self.counts["compared after a kill"] += 1
+
     def _compare(self, directory: Path, table: dict[str, Any]) -> None:
         """Compare a table by the other readers; the process has compared it by pyiceberg."""
         before = self._columns.get(table["name"], table["columns"])
@@ -140,6 +160,31 @@ class IcebergRoundsHistory:
                     found = read(f"{table['schema']}.{table['name']}", table["location"], snapshot)
                     assert found == expected, f"{table['name']}, snapshot {snapshot}, by {name}: {_first(found, expected)}"
                     self.counts[f"compared with {name}" + (", older snapshots" if snapshot else "")] += 1
+
+
+class IcebergReadersHistory(IcebergRoundsHistory):
+    """One history that DuckDB and Spark read too, by Iceberg's REST catalog server.
+
+    Args:
+        processes: Those; by default ones that are started by the first history and end with the program.
+    """
+
+    def __init__(self, seed: int, steps: int = 20, processes: ReaderProcesses | None = None) -> None:
+        used = shared_readers() if processes is None else processes
+        readers: dict[str, RoundReader] = {
+            "duckdb": lambda _, at, snapshot: used.duck.read(at, snapshot),
+            "spark": lambda name, _, snapshot: used.spark.read(name, snapshot),
+        }
+        super().__init__(seed, steps, readers, {"type": "rest", "uri": used.rest.uri})
+
+    def _run(self, directory: Path) -> None:
+        assert self._catalog is not None
+        try:
+            super()._run(directory)
+        finally:
+            catalog = open_catalog(IcebergSettings(catalog=self._catalog), directory)
+            for name in catalog.list_tables("SHOP"):  # another seed has tables of the same names
+                catalog.drop_table(name)
 
 
 def _first(found: list[Any], expected: list[Any]) -> str:

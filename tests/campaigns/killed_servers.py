@@ -19,8 +19,6 @@ from typing import Final
 
 from headstream.errors import HeadstreamError
 
-__all__ = ["KilledServer"]
-
 _HOST: Final = "127.0.0.1"
 _START_S: Final = 300.0
 _CHEAP_ROUNDS: Final = 4

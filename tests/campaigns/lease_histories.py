@@ -30,8 +30,6 @@ from headstream.log.administration import create_topic
 from tests.campaigns.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
 from tests.campaigns.lease_process import SECOND, TOPIC, LeaseProcess
 
-__all__ = ["LeaseHistory"]
-
 _DEAD: Final = TopicName("shop", "dead")
 _MEMORY: Final = "/dev/shm"
 _TRIAL_WAIT_US: Final = 50_000

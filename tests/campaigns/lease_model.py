@@ -10,8 +10,6 @@ from headstream.core.model.leases import LeaseStep
 from headstream.core.model.pauses import PauseRule
 from tests.campaigns.faulty_files import FaultyFiles
 
-__all__ = ["GroupPauses", "HeldJob", "Job", "PageFiles", "WorkerGroup"]
-
 
 class PageFiles(FaultyFiles):
     """Files whose writes within a page are whole when the process is killed, as the system's are."""

@@ -15,8 +15,6 @@ from tests.campaigns.faulty_files import Killed
 from tests.campaigns.lease_model import HeldJob, PageFiles, WorkerGroup
 from tests.campaigns.log_histories import KillableLog
 
-__all__ = ["SECOND", "TOPIC", "LeaseProcess"]
-
 SECOND: Final = 1_000_000
 TOPIC: Final = TopicName("shop", "jobs")
 _IDENTITY: Final = "00000000-0000-4000-8000-000000000001"

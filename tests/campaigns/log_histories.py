@@ -83,7 +83,7 @@ class _LogPartition:
     number: int
 
     def append(self, sent: bytes, timestamp_us: int, seed: bytes) -> int:
-        return self.log.append(self.topic, self.number, sent, timestamp_us, seed)
+        return self.log.append(self.topic, self.number, sent, timestamp_us, seed).offset
 
     def sync(self) -> int:
         return self.log.partition(self.topic, self.number).sync()

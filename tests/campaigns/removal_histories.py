@@ -145,7 +145,7 @@ class RemovalHistory:
         self._unsure = payloads
         self._note(f"send {self._count - len(payloads) + 1} to {self._count}")
         sent = encode_sent([Message(payload=payload) for payload in payloads])
-        first = self._log.append(self._topic, 1, sent, self._now_us, bytes(16))
+        first = self._log.append(self._topic, 1, sent, self._now_us, bytes(16)).offset
         self._unsure = []
         self._unsynced.clear()
         self._known |= {first + number: _Known(payload) for number, payload in enumerate(payloads)}

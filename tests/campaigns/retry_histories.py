@@ -35,8 +35,6 @@ from tests.campaigns.lease_model import PageFiles
 from tests.campaigns.log_histories import KillableLog
 from tests.campaigns.retry_model import GroupMember, RetryGroup, Task
 
-__all__ = ["RetryHistory"]
-
 SECOND: Final = 1_000_000
 _TOPIC: Final = "shop/orders"
 _DEAD: Final = "shop/dead"

@@ -8,8 +8,6 @@ from headstream.client.consumer.consumer import Consumer
 from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.message import ReceivedMessage
 
-__all__ = ["GroupMember", "RetryGroup", "Task"]
-
 
 @dataclass(slots=True)
 class Task:

@@ -72,6 +72,7 @@ CAMPAIGNS: Final = (
     Campaign("cancellations", "asyncio consumers: calls cancelled at any time", "cancellation", "CancellationHistory"),
     Campaign("iceberg", "an Iceberg table beside a Delta table: kills, failures", "iceberg_histories", "IcebergHistory"),
     Campaign("iceberg-kills", "the same in a process that is killed; columns change", "iceberg_rounds", "IcebergRoundsHistory"),
+    Campaign("iceberg-readers", "the same; DuckDB and Spark read too", "iceberg_rounds", "IcebergReadersHistory"),
     Campaign("vectors", "a table with deletion vectors: kills, other writers", "vector_histories", "VectorHistory"),
     Campaign("debezium", "Debezium from a PostgreSQL: kills of all parts", "debezium_histories", "DebeziumHistory"),
 )

@@ -7,8 +7,6 @@ from typing import Final
 
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 
-__all__ = ["KINDS", "LOST", "damage_segment"]
-
 LOST: Final = "lost"
 """Both files are lost."""
 KINDS: Final = (

@@ -38,8 +38,6 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_p
 from headstream.replicate.storage.table_files import create_file
 from tests.support.replicate.plain_engine import open_plain_engine
 
-__all__ = ["VectorHistory", "rows_by_deltalake"]
-
 _MEMORY: Final = "/dev/shm"
 _ATTEMPTS: Final = 5
 _CITIES: Final = ("Zurich", "b", None)

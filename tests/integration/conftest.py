@@ -17,6 +17,7 @@ from headstream.spark.sessions.spark_home import SPARK_VERSION
 from headstream.testing import KafkaBroker
 from headstream.testing.local_server import LocalServer
 from tests.support.kafka_cluster import shared_broker
+from tests.support.lean_spark import LEAN
 from tests.support.replicate.plain_engine import STRATEGY, next_strategy
 from tests.support.tiers import FIRST_TIER
 
@@ -24,17 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["kafka_broker", "spark", "url"]
-
-
-LEAN = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.streaming.pollingDelay": "50ms",
-}
-"""Settings of the first tier: queries over some rows need a third less processor time without generated code and stages."""
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +36,7 @@ def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     pyspark = pytest.importorskip("pyspark")
     jars = pyspark.__version__.startswith(SPARK_VERSION)
     lean = LEAN if pytestconfig.option.markexpr == FIRST_TIER else {}
-    databases = ("postgresql",) if jars else ()
+    databases = () if not jars else ("postgresql",) if lean else ("postgresql", "mariadb")
     config = lean | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
         started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars, with_jars=databases)

@@ -38,7 +38,7 @@ def _receive(peer: socket.socket) -> bytes | None:
 
 def _log_in(listener: KafkaListener) -> socket.socket:
     host, port = listener.bootstrap_servers.rsplit(":", 1)
-    peer = socket.create_connection((host, int(port)), timeout=5)
+    peer = socket.create_connection((host, int(port)), timeout=60)
     mechanism = struct.pack(">h", 5) + b"PLAIN"
     credentials = b"\0iggy\0iggy"
     peer.sendall(_frame(17, 1, mechanism))
@@ -136,7 +136,7 @@ def test_the_listener_closes_when_an_unauthenticated_client_says_what_only_users
     attacked: KafkaListener, frame: bytes
 ) -> None:
     host, port = attacked.bootstrap_servers.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=10) as peer:
+    with socket.create_connection((host, int(port)), timeout=60) as peer:
         peer.sendall(frame)
         assert _receive(peer) is None
     assert _is_served(attacked)

@@ -12,8 +12,6 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 
-__all__ = ["Gate", "run", "send"]
-
 
 def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
@@ -21,7 +19,7 @@ def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
             await log.create_topic("shop/orders", partitions=2)
             await body(log)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 async def send(log: AsyncClient, *payloads: bytes) -> None:
@@ -40,7 +38,7 @@ class Gate:
         def held(*arguments: Any, **options: Any) -> Any:
             result = call(*arguments, **options)
             self.has_begun.set()
-            self.is_open.wait(10)
+            self.is_open.wait(60)
             return result
 
         monkeypatch.setattr(owner, name, held)

@@ -14,8 +14,6 @@ from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderV
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 
-__all__ = ["ALL_KINDS", "COMMAND", "environment", "header_values", "headers", "messages", "run"]
-
 COMMAND = (sys.executable, "-m", "headstream.cli")
 
 ALL_KINDS = Headers(

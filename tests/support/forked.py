@@ -8,8 +8,6 @@ import signal
 import warnings
 from collections.abc import Callable
 
-__all__ = ["in_child"]
-
 _LIMIT_S = 60
 """After this time a child is taken to hang, and ends by a signal."""
 

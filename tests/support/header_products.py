@@ -14,8 +14,6 @@ from headstream.spark.sessions.jar_sets import BROKER, Jar, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["HeaderProducts", "SeenHeader", "header_products"]
-
 _JARS: Final = JarSet(
     "headers",
     (

@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient
 from headstream.errors import JavaError
 from headstream.testing import KafkaBroker
 
-__all__ = ["empty_cluster", "shared_broker"]
-
 _PROPERTIES = {"auto.create.topics.enable": "false", "message.max.bytes": "20000000", "group.min.session.timeout.ms": "1000"}
 
 

@@ -19,8 +19,6 @@ from headstream.spark.sessions.jar_sets import BROKER, Jar, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["CONNECT", "STREAMS", "kafka_program", "kafka_scripts", "run_kafka_tool"]
-
 _TOOLS: Final = JarSet("kafka-tools", (Jar("org.apache.kafka", "kafka-tools", "4.2.0"),), transitive=False)
 _APACHE: Final = "org.apache.kafka"
 _CONNECT_JARS: Final = tuple(Jar(_APACHE, name, "4.2.0") for name in ("connect-runtime", "connect-file", "connect-mirror"))

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Job"]
-
 
 class Job:
     """A program in a process group of its own; what it says goes into files, so that it never waits for a reader.
@@ -36,7 +34,8 @@ class Job:
         before, until = count(), time.monotonic() + 300
         try:
             while count() - before < wanted:
-                assert self._process.poll() is None, f"it ended by itself, with {self._process.returncode}: {self.errors}"
+                if self._process.poll() is not None:
+                    assert count() - before >= wanted, f"it ended by itself, with {self._process.returncode}: {self.errors}"
                 assert time.monotonic() < until, f"it does nothing: {self.errors}"
                 time.sleep(0.01)
             time.sleep(pause_s)

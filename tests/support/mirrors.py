@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import headstream as hs
 
-__all__ = ["COUNT", "KILLS", "POISONED", "TOPIC", "check", "command", "fill", "stored"]
-
 TOPIC = "shop/orders"
-COUNT = 60_000
+COUNT = 30_000
 PARTITIONS = 3
 KILLS = 6
-POISONED = (7, 9_000, 19_999)
+POISONED = (7, 4_500, 9_999)
 
 
 def fill(source: hs.Client, poisoned: Sequence[int] = POISONED) -> None:

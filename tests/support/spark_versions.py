@@ -9,8 +9,6 @@ import pytest
 from headstream.spark.connection.spark_versions import HAS_LIMITS
 from headstream.spark.workers.arrow_functions import has_arrow_functions
 
-__all__ = ["limited", "needs_functions", "needs_spark_4_2"]
-
 needs_spark_4_2: Final = pytest.mark.skipif(
     not HAS_LIMITS, reason="needs limits of a micro-batch or jars, which are for Spark 4.2"
 )

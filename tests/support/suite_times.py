@@ -16,36 +16,28 @@ from typing import Final
 
 import pytest
 
-__all__ = ["SuiteTimes", "tree_cpu_seconds"]
-
 _STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/campaigns/", "tests/integration/", "tests/property/")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def tree_cpu_seconds(root: int) -> float:
     """Return the processor seconds of a process, of its living descendants, and of those that they have waited for."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        name = entry.name
-        if not name.isdigit():
-            continue
+    ticks, left = 0, [root]
+    while left:
+        process = left.pop()
         try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123  # it is read for each process and test
-                stat = file.read(4096)
+            stat = _read(f"/proc/{process}/stat")
+            ticks += sum(map(int, stat.rpartition(b")")[2].split(None, 15)[11:15]))
+            for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # it is read for each process and test
+                left += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
         except OSError:
             continue  # it ended meanwhile
-        fields = stat.rpartition(b")")[2].split(None, 15)
-        parents[int(name)] = int(fields[1])
-        ticks[int(name)] = sum(map(int, fields[11:15]))
-    belongs = {root: True}
-    for process in list(parents):
-        line = []
-        while process not in belongs and process in parents:
-            line.append(process)
-            process = parents[process]
-        belongs.update(dict.fromkeys(line, belongs.get(process, False)))
-    return sum(ticks[process] for process in ticks if belongs[process]) / _TICKS_PER_SECOND
+    return ticks / _TICKS_PER_SECOND
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # as above
+        return file.read(4096)
 
 
 class SuiteTimes:

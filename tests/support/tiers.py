@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import settings
-
-__all__ = ["FIRST_TIER", "mark_repeated_seeds", "some_of", "take_fewer_examples"]
 
 FIRST_TIER: Final = "not nightly and not soak"
 """The expression of markers that selects the first tier, as in pyproject.toml."""
@@ -32,6 +31,39 @@ def mark_repeated_seeds(items: list[pytest.Item]) -> None:
         if family in seen:
             item.add_marker(pytest.mark.nightly)
         seen.add(family)
+
+
+def mark_repeated_values(items: list[pytest.Item]) -> None:
+    """Mark as nightly the combinations of parameters that have no new value of any parameter.
+
+    Each value of each parameter stays in the first tier once, with some value of the others. All combinations stay of a test
+    that is marked with `every_combination`, and the ways in which a kernel runs each have all values.
+    """
+    families: dict[tuple[object, ...], list[tuple[pytest.Item, set[tuple[object, ...]]]]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is None or any(item.get_closest_marker(name) for name in ("nightly", "soak", "every_combination")):
+            continue
+        values = {name: id(value) for name, value in call.params.items()}
+        together = [_names(mark.args[0]) for mark in item.iter_markers("parametrize")]
+        apart = [(name,) for name in values if not any(name in names for names in together)]
+        kernels = tuple(values[name] for name, value in call.params.items() if isinstance(value, ModuleType))
+        found = {(names, *(values[name] for name in names)) for names in (*together, *apart)}
+        families.setdefault((item.nodeid.partition("[")[0], *kernels), []).append((item, found))
+    for family in families.values():
+        missing = set().union(*(values for _, values in family))
+        left = list(family)
+        while missing:
+            best = max(left, key=lambda one: len(one[1] & missing))  # the first of the best
+            left.remove(best)
+            missing -= best[1]
+        for item, _ in left:
+            item.add_marker(pytest.mark.nightly)
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the parameters that a mark `parametrize` gives together."""
+    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
 
 
 def take_fewer_examples(items: list[pytest.Item]) -> None:

@@ -42,9 +42,9 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("file://relative/dir", r"not an absolute path\. Three slashes: file:///.*/relative/dir"),
+        ("file://relative/dir", r"not an absolute path\. Write three slashes: file:///.*/relative/dir"),
         ("file:relative", "not an absolute path"),
-        ("file://~/log", r"Three slashes: file:///"),
+        ("file://~/log", r"Write three slashes: file:///"),
         ("/var/lib/shop", r"'/var/lib/shop' is not a URL\. For a directory write file:///var/lib/shop"),
         ("shop", r"'shop' is not a URL\. For a directory write file:///"),
         ("file:///a?segment_bytes=5", r"has a part after the path\. Options are arguments"),

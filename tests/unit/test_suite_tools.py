@@ -75,20 +75,33 @@ def test_run_reports_failures_and_skips_of_all_parts_and_writes_their_times(
     assert sorted(name.partition("::")[2] for name in times["tests"]) == ["test_x", "test_y", "test_z"]
 
 
-def test_a_parameter_named_seed_is_nightly_but_for_its_first_value_per_combination(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(
-        "import pytest\n"
-        "from tests.support.tiers import mark_repeated_seeds\n"
-        "@pytest.hookimpl(tryfirst=True)\n"
-        "def pytest_collection_modifyitems(items): mark_repeated_seeds(items)\n"
-    )
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n"
-        "@pytest.mark.parametrize('mode', ['a', 'b'])\n"
-        "@pytest.mark.parametrize('seed', range(3))\n"
-        "def test_it(seed, mode): pass\n"
-    )
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers = nightly\npythonpath = {ROOT}\naddopts = -p no:cacheprovider\n")
+MARKED = """
+import pytest
+sizes, ways = pytest.mark.parametrize("size", [1, 2, 3]), pytest.mark.parametrize("way", ["x", "y"])
+
+@pytest.mark.parametrize("mode", ["a", "b"])
+@pytest.mark.parametrize("seed", range(3))
+def test_seeds(seed, mode): pass
+
+@ways
+@sizes
+def test_values(size, way): pass
+
+@pytest.mark.every_combination
+@ways
+@sizes
+def test_all(size, way): pass
+
+@pytest.mark.parametrize("size, way", [(1, "x"), (1, "y"), (2, "x"), (2, "y")])
+def test_table(size, way): pass
+"""
+
+
+def test_first_tier_has_one_seed_and_each_value_once_and_all_rows_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_collection_modifyitems\n")
+    (tmp_path / "test_it.py").write_text(MARKED)
+    options = f"markers = nightly\n every_combination\npythonpath = {ROOT}\naddopts = -p no:cacheprovider\n"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{options}")
     command = [
         sys.executable,
         "-m",
@@ -102,8 +115,14 @@ def test_a_parameter_named_seed_is_nightly_but_for_its_first_value_per_combinati
         "test_it.py",
     ]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    found = [line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
-    assert found == ["test_it[0-a]", "test_it[0-b]"], ran.stdout + ran.stderr
+    found: dict[str, list[str]] = {}
+    for name, _, values in (
+        line.partition("::")[2].rstrip("]").partition("[") for line in ran.stdout.splitlines() if "::" in line
+    ):
+        found.setdefault(name, []).append(values)
+    assert found.pop("test_seeds") == ["0-a", "0-b"], ran.stdout + ran.stderr
+    assert found.pop("test_values") == ["1-x", "2-y", "3-x"]
+    assert {name: len(values) for name, values in found.items()} == {"test_all": 6, "test_table": 4}
 
 
 def test_take_fewer_examples_divides_them_once_per_function() -> None:

@@ -220,7 +220,7 @@ export interface Stream {
   name: string;
 }
 
-export interface LetterReason {
+export interface DeadLetterReason {
   topic: string | null;
   group: string | null;
   reason_code: string | null;

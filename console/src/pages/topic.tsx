@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
 import { bytes, count, duration, plural, rate } from "../data/format";
-import { isDeadLetterTopic } from "../data/letters";
+import { isDeadLetterTopic } from "../data/deadLetters";
 import { appendRate, fullName, groups, messagesCount, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";

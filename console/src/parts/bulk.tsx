@@ -1,8 +1,8 @@
-// Redriving and discarding letters: counted first, then done part after part, with its progress, and stopped on request.
+// Redriving and discarding dead letters: counted first, then done part after part, with its progress, and stopped on request.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count, plural } from "../data/format";
-import { type Action, actOnLetters, type Chosen, type Progress } from "../data/letters";
+import { type Action, actOnDeadLetters, type Chosen, type Progress } from "../data/deadLetters";
 import { fullName } from "../data/log";
 import type { Topic } from "../data/types";
 import { Failure, isTyped, Text } from "./basics";
@@ -32,7 +32,7 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
   const run = async (isDry: boolean) => {
     setError(null);
     const perSecond = rate ? Number(rate) : null;
-    await actOnLetters({ action, topic, chosen, isDry, perSecond }, () => stopped.current, isDry ? setCounted : setProgress);
+    await actOnDeadLetters({ action, topic, chosen, isDry, perSecond }, () => stopped.current, isDry ? setCounted : setProgress);
   };
   useEffect(() => {
     dialog.current?.showModal();

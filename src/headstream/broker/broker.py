@@ -21,9 +21,8 @@ from headstream.broker.groups.groups import Groups
 from headstream.broker.messages.entropy import Entropy
 from headstream.broker.messages.messages import Messages
 from headstream.broker.messages.offsets import BrokerOffsets
-from headstream.broker.partitions import Partitions
 from headstream.broker.streams import Streams
-from headstream.broker.topics import Topics
+from headstream.broker.topics import Partitions, Topics
 from headstream.log.log import Log
 from headstream.log.opening import close_log
 

@@ -20,7 +20,7 @@ _MOST_KEPT_S: Final = 30.0
 
 
 class CachedValue(Generic[_T]):
-    """A value that one thread computes while others wait; thread-safe.
+    """A value that one thread computes while other threads wait; thread-safe.
 
     Args:
         kept_s: The least time that a value is cached, however cheap it is to compute, seconds.

@@ -10,7 +10,14 @@ from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName, check_new_name
 from headstream.core.model.topology import NewTopic, Partition, Topic
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
+from headstream.log.administration import (
+    add_partitions,
+    create_topic,
+    delete_partitions,
+    delete_topic,
+    purge_topic,
+    update_topic,
+)
 from headstream.log.catalog.catalog import find_topic
 from headstream.log.catalog.records import TopicRecord
 
@@ -68,7 +75,7 @@ class Topics:
         return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all, in the order of their ids; without those deleted meanwhile."""
+        """Return all topics of one stream, or of all streams, in the order of their ids, without topics deleted meanwhile."""
         streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
         found: list[Topic] = []
         for name in [topic.name for record in streams for topic in record.topics.values()]:
@@ -85,7 +92,7 @@ class Topics:
         """Change options of a topic, and return it.
 
         Args:
-            changes: Options of TopicOptions by name; omitted ones stay.
+            changes: Options of TopicOptions by name; omitted options stay unchanged.
 
         Raises:
             InvalidOptionError: an option is invalid.
@@ -142,3 +149,23 @@ class Topics:
             if now is None or number > now.partitions or now.generation(number) != record.generation(number):
                 raise
             return Partition(number, 0, 0, 0, 0, record.generation(number))  # only its directory is missing
+
+
+class Partitions:
+    """Partition commands. TopicNotFoundError: the topic does not exist; LogLockedError: another process is the writer."""
+
+    def __init__(self, backing: Backing, topics: Topics) -> None:
+        self._backing = backing
+        self._topics = topics
+
+    def create(self, topic: TopicName, count: int) -> Topic:
+        """Append `count` (at least 1) partitions, and return the topic; InvalidOptionError: more than 1000."""
+        log = self._backing.writable_log()
+        add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
+        return self._topics.get(topic)
+
+    def delete(self, topic: TopicName, count: int) -> Topic:
+        """Delete the `count` highest partitions with their messages, and return the topic; InvalidOptionError: none remains."""
+        log = self._backing.writable_log()
+        delete_partitions(log, self._backing.topic(topic), count)
+        return self._topics.get(topic)

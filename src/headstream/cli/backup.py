@@ -14,7 +14,7 @@ from headstream.cli.shared.parameters import output_option
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
-@click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
+@click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
 @click.option("--keep-identity", is_flag=True, help="The copy replaces the log: checkpoints and stored offsets continue in it.")
 @output_option
 def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:

@@ -31,7 +31,7 @@ _keep_secret_option = click.option(
 def context() -> None:
     """Named servers and logs, so that --url need not be given.
 
-    Commands use --url, else HEADSTREAM_URL, else the context named by HEADSTREAM_CONTEXT, else the current one.
+    Commands use --url, else HEADSTREAM_URL, else the context named by HEADSTREAM_CONTEXT, else the current context.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def show(name: str, output: str) -> None:
 def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
     """Store URL as NAME; the first context becomes the current one.
 
-    A password or token in URL is stored with it, in a file that only you can read. Better omit it: commands then take it
+    A password or token in URL is stored with it, in a file that only you can read. Preferably omit it: commands then read it
     from HEADSTREAM_PASSWORD, or ask for it.
 
     \b
@@ -97,7 +97,7 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_keep_secret_option
 @output_option
 def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Change the URL of NAME; a stored secret of the old one is deleted.
+    """Change the URL of NAME; the stored secret of the old URL is deleted.
 
     \b
     Example:

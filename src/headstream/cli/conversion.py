@@ -1,4 +1,4 @@
-"""`headstream convert`: converts a file of messages to another dialect, and reports what would be lost.
+"""`headstream convert`: converts a file of messages to another dialect, and reports the losses.
 
 Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
 """
@@ -43,11 +43,11 @@ def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tu
     show_default=True,
     callback=_read_policies,
     metavar="POLICY,...",
-    help="What to do with values that the target dialect cannot represent: error, drop, widen, text; "
-    "the first applicable one is used.",
+    help="How to treat values that the target dialect cannot represent: error, drop, widen, text; "
+    "the first applicable action is used.",
 )
 @click.option("--out", type=LocalPath(directory=False), help="The output file; standard output by default.")
-@click.option("--report", is_flag=True, help="Print what would be lost, and write nothing.")
+@click.option("--report", is_flag=True, help="Print the values that would be lost, and write nothing.")
 @output_option
 def convert_(
     file: str, source: str | None, to: str, on_loss: tuple[Any, ...], out: Path | None, report: bool, output: str
@@ -83,7 +83,7 @@ def _recognize(data: bytes) -> str:
     found = recognize(data, 0)
     name = {"binary-sent": "binary"}.get(found.dialect, found.dialect)
     if name not in _READ:
-        raise InvalidOptionError(f"the input looks like {name}", where="--from", advice=f"Name one of {', '.join(_READ)}")
+        raise InvalidOptionError(f"the input looks like {name}", where="--from", advice=f"Specify one of {', '.join(_READ)}")
     return name
 
 

@@ -47,9 +47,14 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     """
 )
 @click.option(
-    "--log", "log_only", is_flag=True, help="Show only a log: typed headers, retries, a dead letter. Seconds, without Java."
+    "--log",
+    "log_only",
+    is_flag=True,
+    help="Show only a log: typed headers, retries, a dead letter. Takes seconds, and needs no Java.",
 )
-@click.option("--postgres", is_flag=True, help="A real PostgreSQL and a real Debezium, in temporary directories.")
+@click.option(
+    "--postgres", is_flag=True, help="Run the demo with a real PostgreSQL and a real Debezium, in temporary directories."
+)
 @click.option(
     "--directory",
     type=LocalPath(),
@@ -59,7 +64,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-@click.option("--iceberg", "is_iceberg", is_flag=True, help="Make an Iceberg table of each Delta table too, and compare both.")
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="Also create an Iceberg table per Delta table, and compare both.")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
@@ -131,7 +136,7 @@ def _prepare(directory: Path) -> None:
     """Recreate the demo's directory; an error if the demo did not create it."""
     if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
         raise InvalidInputError(
-            "the directory contains other files", where=str(directory), advice="Use another one with --directory"
+            "the directory contains other files", where=str(directory), advice="Use another directory with --directory"
         )
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -220,8 +225,8 @@ def _compare(
             if iceberg is not None:
                 answers.append(digest_rows(_read_iceberg(iceberg, tables, schema, table), metadata.key_columns) == expected)
             equal = equal and all(answers)
-            told = ("[green]yes" if each else "[bold red]NO" for each in answers)
-            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *told)
+            marks = ("[green]yes" if each else "[bold red]NO" for each in answers)
+            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *marks)
     console.print("[bold]4. The tables[/] compared with the source's own final state")
     console.print(shown)
     return equal

@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, reasons, show, redrive, discard; of a log's topic, or of what a Replicate pipeline has set aside."""
+"""`headstream dlq`: list, reasons, show, redrive, discard, for a log's topic or a Replicate pipeline's set-aside messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DeadLetterTopic:
         return found if self.states is None else self.states.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a dead letter, for people."""
+        """Return the state of a dead letter, as a text for display."""
         return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
 
 
@@ -117,8 +117,8 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a consumer gave up, in their own topic; or messages of a Replicate pipeline, with
-    --checkpoint and the topic replicate/dead-letter or its delayed topic.
+    """Dead letters: messages that failed finally, in a topic of their own. With --checkpoint: messages of a Replicate pipeline,
+    in the topic replicate/dead-letter or its delayed topic.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def dlq() -> None:
 @source_options
 @output_option
 def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput, output: str) -> None:
-    """List the dead letters of TOPIC: where each came from, which group gave it up, and why.
+    """List the dead letters of TOPIC: the origin, group and reason of each.
 
     \b
     Example:
@@ -157,7 +157,7 @@ def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput,
 def reasons(source: DeadLetterSource, chosen: FilterInput, output: str) -> None:
     """Count the dead letters of TOPIC by origin, group and reason, the most frequent first.
 
-    500 different reasons are counted; dead letters with further reasons are added up.
+    At most 500 different reasons are listed; dead letters with other reasons are counted together.
 
     \b
     Example:
@@ -209,9 +209,9 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
 def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
     """Send the dead letters of TOPIC back to their original topics, each once, and mark them for deletion.
 
-    A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic receive the message
-    again. An interrupted redrive is finished by the next one. With --checkpoint it is a request: the pipeline applies
-    the messages like new ones, within a second if it runs, else in its next run.
+    A message keeps its payload, key, id and headers; hs.redrives counts its redrives. All groups of the topic receive the message
+    again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the pipeline applies
+    the messages like new messages, within a second if it is running, otherwise in its next run.
 
     \b
     Examples:
@@ -258,7 +258,7 @@ def _redrive(
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
-    topic's grace. With --checkpoint it is a request, as for redrive.
+    topic's grace. With --checkpoint the command sends a request to the pipeline, as redrive does.
 
     \b
     Example:

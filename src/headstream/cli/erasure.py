@@ -1,4 +1,4 @@
-"""`headstream erase`: removes messages that match a filter, with their bytes, and lists the places that can still have them."""
+"""`headstream erase`: removes matching messages with their bytes, and lists the places that can still contain them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.client.dead_letters.erasing import ErasedPartition
 
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
-_SET_ASIDE: Final = (".set-aside-", ".rest-")
+_QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py): they can hold messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase there too, or delete them",
@@ -38,7 +38,7 @@ _ELSEWHERE: Final = (
     "dead_letters",
     multiple=True,
     metavar="TOPIC",
-    help="Erase the copies of the matching messages in this dead-letter topic too; repeatable.",
+    help="Also erase the copies of the matching messages in this dead-letter topic; repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Only report the messages that would be erased.")
 @yes_option
@@ -47,10 +47,10 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state: no file of the log has their bytes afterwards.
+    """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes. The
 
-    The segments that have them are rewritten; offsets stay. Messages that arrive meanwhile are not examined. An interrupted
-    erasure is finished by running the command again. A message that the filter cannot be applied to stays, and is counted as
+    segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined. To
+    finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted as
     failed; with --on-filter-error raise it stops the command before anything is changed.
 
     \b
@@ -83,20 +83,20 @@ def erase(
 
 
 def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
-    """Return the places that can still have the messages' bytes, most certain first."""
+    """Return the places that can still contain the messages' bytes, the most certain first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"set aside by a recovery, look into it: {path}" for path in _set_aside(unquote(parts.path))]
+        remains += [f"set aside by a recovery, look into it: {path}" for path in _quarantine(unquote(parts.path))]
     else:
         remains.append("files that a recovery of the server has set aside: headstream verify DIR lists them")
     return [*remains, *_ELSEWHERE]
 
 
-def _set_aside(root: str) -> Iterator[str]:
+def _quarantine(root: str) -> Iterator[str]:
     for directory, subdirectories, names in os.walk(root):
         for name in sorted((*subdirectories, *names)):
-            if any(part in name for part in _SET_ASIDE):
+            if any(part in name for part in _QUARANTINE_MARKS):
                 yield f"{directory}/{name}"
 
 
@@ -136,7 +136,7 @@ class _ProgressBar:
         self._update: Callable[..., None] | None = None
 
     def show(self, step: str, done: int, total: int) -> None:
-        """Show how much of a step is done."""
+        """Show the progress of a step."""
         if not sys.stderr.isatty():
             return
         if self._update is None:

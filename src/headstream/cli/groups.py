@@ -42,8 +42,8 @@ def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
     A group exists once it is created or has committed. On a server all consumers of a group share the topic's
-    partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until
-    that process has closed its own.
+    partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
+    process has closed its consumers.
 
     \b
     Examples:
@@ -78,9 +78,9 @@ def list_groups(topic: str, url: str, output: str) -> None:
 def show(topic: str, name: str, url: str, output: str) -> None:
     """Show one consumer group of TOPIC: the process that reads for it, its messages by status, and whether it is paused.
 
-    A message is pending until its first attempt, then leased (in work), delayed (failed, and tried again), deferred (set
-    aside), done, or poisoned (given up). open_letters counts dead letters that are neither redriven
-    nor discarded, of the newest 100 messages of a partition that were given up.
+    A message is pending until its first attempt, then leased (in progress), delayed (failed, to be retried), deferred (set
+    aside), done, or poisoned (failed finally). open_letters counts dead letters that are neither redriven
+    nor discarded, among the newest 100 poisoned messages per partition.
 
     \b
     Example:
@@ -112,10 +112,10 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def message(topic: str, name: str, partition: int, offset: int, url: str, output: str) -> None:
-    """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and what comes next.
+    """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and what happens next.
 
-    The last 5 failed attempts are remembered with time, worker and error; of messages that were given up, the newest 100
-    of a partition.
+    The last 5 failed attempts are kept with time, worker and error; for messages that failed finally, only the newest 100 per
+    partition.
 
     \b
     Example:
@@ -138,14 +138,18 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 @topic_argument
 @_group_argument
 @click.option(
-    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Start of the group, as for seek."
+    "--at",
+    type=start_parameter("first", "last"),
+    default="first",
+    show_default=True,
+    help="Start of the group: an offset, a time, first or last.",
 )
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Create a group of TOPIC that starts at the place of --at. Not needed for first: a consumer creates the group.
+    """Create a group of TOPIC that starts at --at. A group that starts at first need not be created: its first consumer creates
 
-    On a server, Iggy clients can join it too.
+    it. On a server, Iggy clients can join the group too.
 
     \b
     Examples:
@@ -183,14 +187,14 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @_group_argument
 @click.argument("to", type=start_parameter("first", "last"))
 @click.option(
-    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Partition, repeatable; all partitions by default."
+    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Partition, from 1; repeatable. [default: all]"
 )
 @url_option
 @output_option
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
     """Let a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
-    The group is created if it does not exist. Its consumers must be closed, or they would commit over it.
+    The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
     """Download the jars that Spark needs, if they are missing, and print where they are.
 
-    HEADSTREAM_JARS names their folder; it can also be one with jars that you have put there.
+    HEADSTREAM_JARS names their folder, which can also contain jars that you have put there.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
 
 @contextmanager
 def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that shows downloaded jars and bytes on a terminal, or None if there is no terminal."""
+    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is none."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

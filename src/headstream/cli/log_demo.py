@@ -24,7 +24,7 @@ _WHERE: Final = "price >= 20 AND NOT express"
 
 
 def run_log_demo(console: Console, directory: Path) -> None:
-    """Run the demo in a directory that does not exist yet, and print what happens."""
+    """Run the demo in a directory that does not exist yet, and print each step."""
     url = directory.resolve().as_uri()
     with connect(url) as log:
         console.print(f"[bold]1. A log[/] is a directory, here {directory}. There is no server, no Java, no compiler.")

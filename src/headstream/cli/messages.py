@@ -43,15 +43,25 @@ _TAIL_COUNT: Final = 1000
 @click.command()
 @topic_argument
 @click.argument("payload", required=False)
-@click.option("--key", help="Text that chooses the partition.")
-@click.option("--partition", type=PARTITION, help="Partition; by default that of the key, or the emptiest.")
+@click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
+@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: by the key, or the emptiest partition]")
 @click.option(
-    "--header", "headers", multiple=True, type=Checked("k=kind:value", parse_header), help="A typed header; repeatable."
+    "--header",
+    "headers",
+    multiple=True,
+    type=Checked("k=kind:value", parse_header),
+    help="Typed header, as attempt=uint8:3; repeatable.",
 )
-@click.option("--id", "message_id", type=Checked("id", parse_message_id), default="0", help="A UUID or number; 0 generates one.")
+@click.option(
+    "--id",
+    "message_id",
+    type=Checked("id", parse_message_id),
+    default="0",
+    help="Message id, a UUID or a number; 0 generates an id.",
+)
 @click.option("--null", "is_null", is_flag=True, help="Send a null payload, to a topic with wide limits.")
 @click.option("--lines", "by_line", is_flag=True, help="Send every line of standard input as a message.")
-@click.option("--key-delimiter", metavar="TEXT", help="With --lines: the part of a line before the first TEXT is its key.")
+@click.option("--key-delimiter", metavar="TEXT", help="With --lines: use the part of a line before the first TEXT as its key.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to send the message.")
 @url_option
 @output_option
@@ -120,12 +130,12 @@ def send(
     type=start_parameter("first", "last", "next"),
     default="first",
     show_default=True,
-    help="Where to start: an offset, a time or how long ago (-1h); first, the oldest; last, the newest; next, after the "
-    "messages that next has shown before.",
+    help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the "
+    "last message that next has shown).",
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="The newest N: as --offset last --count N.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N, like --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),
@@ -210,13 +220,13 @@ def _poll_until(
     type=start_parameter("first", "last"),
     default="last",
     show_default=True,
-    help="Where to start: an offset, a time or how long ago (-1h); first, the oldest; last, after the newest: new messages only.",
+    help="Where to start: an offset, a time, an age (-1h), first (oldest message), or last (new messages only).",
 )
 @click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Start with the newest N messages of the topic.")
 @click.option(
     "--group",
     type=Checked("group", lambda text: check_name(text, "group")),
-    help="Read as a member of this group: share its partitions, continue from its commits, and commit what was shown.",
+    help="Read as a member of this group: share its partitions, continue from its commits, and commit the shown messages.",
 )
 @click.option("--count", type=click.IntRange(1), help="End after this number of messages.")
 @choice_options

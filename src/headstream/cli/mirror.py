@@ -40,16 +40,16 @@ def _parse_rate(text: str) -> int:
 )
 @click.option("--once", is_flag=True, help="End when the messages that exist at the start are copied.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and copy nothing.")
-@click.option("--rate", type=Checked("size", _parse_rate), help="Maximum bytes per second, as 10MB.")
+@click.option("--rate", type=Checked("size", _parse_rate), help="Maximum bytes per second, for example 10MB.")
 @click.option(
     "--states",
     type=click.Choice(["keep", "available"]),
     default="keep",
     show_default=True,
-    help="keep: copy messages in any state, and set the same state; available: leave out messages in other states.",
+    help="keep: copy messages in any state, and set the same state; available: copy only available messages.",
 )
 @click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
-@click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
+@click.option("--metrics-otlp", is_flag=True, help="Send metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT.")
 @click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of its identity.")
 @click.option("--target-name", metavar="NAME", help="Name of DST, instead of its identity.")
 @output_option
@@ -70,8 +70,8 @@ def mirror(
     """Copy topics from the log SRC to the log DST: URLs of any kind, or names of contexts.
 
     Keys, headers, ids, times and states are kept; missing topics are created. After any interruption the same command
-    continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second one
-    ends it at once, which is safe. Do not run two mirrors of the same logs and topics at a time.
+    continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second signal
+    ends it immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
 
     Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
@@ -172,7 +172,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second one end the program at once."""
+    """Make the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second signal end the program immediately."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

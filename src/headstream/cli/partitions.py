@@ -142,7 +142,7 @@ def states(topic: str, number: int, offset: int | None, url: str, output: str) -
 @url_option
 @output_option
 def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, reason: str, by: str, url: str, output: str) -> None:
-    """Set the STATE of the messages at OFFSETS of a partition of TOPIC: consumers get only available ones by default.
+    """Set the STATE of the messages at OFFSETS of a partition of TOPIC: by default consumers receive only available messages.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--tcp", metavar="HOST:PORT", help="TCP address; port 0 chooses a free port.  [default: 127.0.0.1:8090]")
 @click.option("--http", metavar="HOST:PORT", help="Address of the HTTP listener.  [default: 127.0.0.1:3000]")
 @click.option("--quic", metavar="HOST:PORT", help="QUIC address, for example 127.0.0.1:8080; off by default.")
-@click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka's clients; off by default.")
+@click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients, for example 127.0.0.1:9092; off by default.")
 @click.option("--kafka-user", metavar="NAME", help="Let Kafka clients without a login act as this user.  [default: refuse them]")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with settings.")
 @click.option(
@@ -31,20 +31,24 @@ if TYPE_CHECKING:
     "--pipeline", "pipelines", multiple=True, metavar="CHECKPOINT",
     help="Show the Replicate pipeline with this checkpoint in the console; can be repeated.",
 )  # fmt: skip
-@click.option("--schemas", metavar="PLACE", help="A schema registry's URL or a directory, for Avro payloads in the console.")
+@click.option(
+    "--schemas",
+    metavar="PLACE",
+    help="URL of a schema registry, or directory of .avsc files, to decode Avro payloads in the console.",
+)
 @click.option(
     "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-    help="Answer HTTP requests for this host name, as of a proxy; can be repeated.",
+    help="Answer HTTP requests for this host name, for example a proxy's name; can be repeated.",
 )  # fmt: skip
 @click.option("--no-http", is_flag=True, help="Do not listen for HTTP.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
-    """Serve a log over TCP, HTTP and QUIC, also to Iggy clients, and to Kafka clients.
+    """Serve a log over TCP, HTTP and QUIC to Headstream, Iggy and Kafka clients.
 
-    The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. It logs to
-    standard error. SIGTERM or Ctrl-C ends it gracefully, a second one immediately.
+    The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. Log lines go to standard error.
+    SIGTERM or Ctrl-C stops the server gracefully; a second signal stops it immediately.
 
     The first start creates the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are set.
     Every setting of the file can be an environment variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS. Variables

@@ -1,4 +1,4 @@
-"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: requests about a server as a whole."""
+"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: requests about a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ping(count: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def me(url: str, output: str) -> None:
-    """Show the logged-in user, and the connection. HTTP has none.
+    """Show the logged-in user and, except over HTTP, the connection.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def me(url: str, output: str) -> None:
 @url_option
 @output_option
 def stats(url: str, output: str) -> None:
-    """Show a server's load, memory, and counts; of a Kafka cluster its counts.
+    """Show a server's load, memory, and counts; for a Kafka cluster only its counts.
 
     \b
     Example:

@@ -75,7 +75,8 @@ def show(topic: str, url: str, output: str) -> None:
     type=click.Choice([limits.value for limits in Limits]),
     default=Limits.IGGY.value,
     show_default=True,
-    help="Allowed messages. iggy: what any Iggy client can read; wide: also empty and null payloads, long header values.",
+    help="Messages that the topic accepts. iggy: messages that any Iggy client can read; wide: also empty and null payloads, and "
+    "long header values.",
 )
 @click.option(
     "--fsync",

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without one.")
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without a topic.")
 @click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Write bad lines to FILE and continue.")
 @click.option(
     "--partitions",
     type=click.IntRange(1, MAX_PARTITIONS),
     default=1,
     show_default=True,
-    help="Partitions of created topics, unless a line has a higher one.",
+    help="Number of partitions of created topics, unless a line names a higher partition.",
 )
 @click.option(
     "--limits",
@@ -64,8 +64,8 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     """Send the messages of FILE, one JSON object per line as written by export; missing topics are created.
 
     The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
-    message twice; when FILE has grown, it imports the new lines. With - standard input is first read to its end, into a
-    temporary file; its progress is not saved, so repeating the command sends everything again.
+    message twice; when FILE has grown, it imports the new lines. With -, standard input is first read completely into a
+    temporary file; its progress is not saved, so repeating the command sends all messages again.
 
     A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
 
@@ -105,7 +105,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     type=start_parameter("first"),
     default="first",
     show_default=True,
-    help="Where to start in each partition: an offset, a time, or first, the oldest message.",
+    help="Where to start in each partition: an offset, a time, or first (oldest message).",
 )
 @until_option
 @click.option("--file", type=LocalPath(directory=False), help="The output file, instead of standard output.")
@@ -161,7 +161,7 @@ def _read_all(
     until: PollingStrategy | None,
     options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over a topic's messages up to its partitions' current ends, without later ones."""
+    """Iterate over a topic's messages up to its partitions' current ends, without later messages."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:

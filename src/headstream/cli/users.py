@@ -113,7 +113,7 @@ def update(name: str, new_name: str | None, *, is_active: bool | None, url: str,
 @url_option
 @output_option
 def permissions(name: str, allow: tuple[Grant, ...], url: str, output: str) -> None:
-    """Replace a user's permissions; without --allow it has none.
+    """Replace a user's permissions; without --allow the user has no permissions.
 
     \b
     Example:
@@ -129,7 +129,8 @@ def permissions(name: str, allow: tuple[Grant, ...], url: str, output: str) -> N
 @url_option
 @output_option
 def password(name: str, url: str, output: str) -> None:
-    """Change a user's password; the command asks for the old and the new one, or reads them from standard input, one per line.
+    """Change a user's password; the command asks for the old and the new password, or reads them from standard input, one per
+    line.
 
     \b
     Example:

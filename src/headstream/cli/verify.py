@@ -1,4 +1,4 @@
-"""`headstream verify`: checks that all stored data is intact; with --repair, repairs what can be repaired."""
+"""`headstream verify`: checks that all stored data is intact; with --repair, makes the safe repairs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 
 @click.command()
 @click.argument("directory", required=False, metavar="[DIR]")
-@click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
-@click.option("--repair", is_flag=True, help="Lock the log as its writer, repair what is safe, and check again; deletes nothing.")
+@click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
+@click.option("--repair", is_flag=True, help="Lock the log for writing, make the safe repairs, and check again; deletes nothing.")
 @click.option("--accept-loss", is_flag=True, help="With --repair: create the missing directories of partitions, empty.")
 @output_option
 @click.pass_context
 def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, accept_loss: bool, output: str) -> None:
-    """Check the log in DIR: its marker, catalog and directories, every index entry, every send's checksum, every payload's.
+    """Check the log in DIR: its marker, catalog and directories, every index entry, and the checksums of every send and payload.
 
     It only reads, and can run while the log is in use. Each finding has its location, its meaning and
     advice. Notes are not damage: remains of an ordinary crash, or files that were set aside.

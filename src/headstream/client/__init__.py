@@ -1,6 +1,6 @@
 """The client library, over any transport.
 
-    client.py async_client.py   Client and AsyncClient: what hs.connect() and hs.connect_async() return
+    client.py async_client.py   Client and AsyncClient, the results of hs.connect() and hs.connect_async()
     producer/       encode -> batch -> send, in the background, each message stored once
     consumer/       poll -> decode -> loop body -> commit; retrying/ and shared/ count attempts and lease messages
     dead_letters/   list, redrive, discard, erase

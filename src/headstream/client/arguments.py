@@ -152,7 +152,7 @@ def message_id_of(message_id: MessageIdInput) -> int:
         return parse_message_id(message_id)
     if type(message_id) is not int or not 0 <= message_id < 1 << 128:
         raise InvalidInputError(
-            f"{message_id!r} is not a message id", advice="Give an unsigned 128-bit number, a uuid.UUID or its text"
+            f"{message_id!r} is not a message id", advice="Pass an unsigned 128-bit number, a uuid.UUID or its text"
         )
     return message_id
 
@@ -172,7 +172,7 @@ def choice_of(
         number = int.from_bytes(partition.value, "little")
     if type(number) is not int:
         raise InvalidInputError(
-            f"{partition!r} is not a partition", where=str(topic), advice=f"Give a number from {numbers[0]}, or a hs.Partitioning"
+            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]}, or a hs.Partitioning"
         )
     if number not in numbers:
         raise PartitionNotFoundError(

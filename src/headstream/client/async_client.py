@@ -1,15 +1,16 @@
 """AsyncClient: the API of Client for asyncio.
 
 An embedded log answers in microseconds, but disk I/O can be slow and consumers block, so calls run in threads:
-one for the client and one for each producer and consumer. What is available at once (room in a batch, a buffered
-message) is taken without a thread. A cancelled call ends before its cancellation propagates, so that nothing keeps
-running in the background; if the server does not answer, the connection is dropped after two seconds.
+one for the client and one for each producer and consumer. No thread is used if a result is available immediately (room in a
+batch, a buffered message). A cancelled call ends before its cancellation propagates, so that nothing keeps running in the
+background; if the server does not answer, the connection is dropped after two seconds.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Iterable
+import os
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -73,7 +74,7 @@ class AsyncClient:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
         self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
-        """Messages that cancelled polls have committed, by the polls' arguments."""
+        """Messages that cancelled polls have committed, by process and arguments: a forked child has none of its parent's."""
 
     async def open(self) -> None:
         """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""
@@ -139,7 +140,7 @@ class AsyncClient:
         return await self._worker.run(self._client.topic, name)
 
     async def topics(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all."""
+        """Return all topics of one stream, or of all streams."""
         return await self._worker.run(self._client.topics, stream)
 
     async def delete_topic(self, name: str | TopicName) -> None:
@@ -223,7 +224,7 @@ class AsyncClient:
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
             decode: See Client.consumer().
-            options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and may be coroutine
+            options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and can be coroutine
                 functions, which are awaited; they must not use the consumer that calls them.
         """
         callbacks = LoopCallbacks(check_consumer_options(options))
@@ -237,25 +238,31 @@ class AsyncClient:
     async def poll(
         self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting; see Client.poll().
+        """Return messages of one partition or of all partitions, without waiting; see Client.poll().
 
-        What a cancelled poll with `auto_commit` has committed is returned by the next one of the same topic, partition, consumer
-        and filter, unless that begins elsewhere than at `next`.
+        Messages that a cancelled poll with `auto_commit` has committed are returned by the next poll of the same topic,
+        partition, consumer and filter, if that poll starts at `next`.
         """
         poll = functools.partial(self._client.poll, topic, partition, **options)
         if not options.get("auto_commit"):
             return await self._worker.run(poll)
-        place = str(topic), partition, str(options.get("consumer")), options.get("where")
+        place = os.getpid(), str(topic), partition, str(options.get("consumer")), options.get("where")
+        return await self._worker.take(lambda: self._poll_kept(place, poll, options), functools.partial(self._keep, place))
+
+    def _poll_kept(
+        self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
+    ) -> list[ReceivedMessage]:
+        """Return the messages that cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
-        if kept and (start is None or start_of(start).kind is PollingKind.NEXT):
-            count = max(options.get("count", len(kept)), 1)
-            self._keep(place, kept[count:])
-            return kept[:count]
-        return await self._worker.take(poll, functools.partial(self._keep, place))
+        if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
+            return poll()
+        count = max(options.get("count", len(kept)), 1)
+        self._keep(place, kept[count:])
+        return kept[:count]
 
     def _keep(self, place: tuple[Any, ...], messages: list[ReceivedMessage]) -> None:
         if messages:
-            self._undelivered.setdefault(place, []).extend(messages)
+            self._undelivered[place] = messages + self._undelivered.get(place, [])
 
     async def explain_filter(
         self,

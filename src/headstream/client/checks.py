@@ -29,34 +29,34 @@ def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> f
     if isinstance(value, timedelta):
         return value / unit
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInputError(f"{name} is {value!r}", advice=f"Give a number of {unit_name}, or a timedelta")
+        raise InvalidInputError(f"{name} is {value!r}", advice=f"Pass a number of {unit_name}, or a timedelta")
     return value
 
 
 def check_whole(name: str, value: object) -> int:
     """Check that a value is a whole number, and return it; else raise InvalidInputError that names the argument."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Give a whole number")
+        raise InvalidInputError(f"{name} is {value!r}", advice="Pass an integer")
     return value
 
 
 def check_text(name: str, value: object) -> str:
     """Check that a value is text, and return it; else raise InvalidInputError that names the argument."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {value!r}", advice='Give a text, as in "billing"')
+        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a text, as in "billing"')
     return value
 
 
 def check_function(name: str, value: object) -> None:
     """Check that a value can be called; else raise InvalidInputError that names the argument."""
     if not callable(value):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Give a function")
+        raise InvalidInputError(f"{name} is {value!r}", advice="Pass a function")
 
 
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
     """Return an iterable of values; InvalidInputError if it is not iterable, or is one payload or text."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Give a list, even of one")
+        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Pass a list, even for one item")
     return values
 
 
@@ -105,7 +105,7 @@ def _join_names(names: object) -> str | None:
     listed = list(names) if isinstance(names, Iterable) else [names]
     texts = [name for name in listed if isinstance(name, str)]
     if len(texts) < len(listed):
-        raise InvalidInputError(f"summary_headers is {names!r}", advice="Give the names of headers, as in 'tenant,user_id'")
+        raise InvalidInputError(f"summary_headers is {names!r}", advice="Pass the names of headers, as in 'tenant,user_id'")
     return ",".join(texts)
 
 

@@ -1,4 +1,4 @@
-"""Client: what hs.connect() returns, over any transport."""
+"""Client: the result of hs.connect(), over any transport."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from headstream.serializers.serializer import Decode, Encode
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Consumer | Producer)
 
 
 class Client:
@@ -202,7 +203,7 @@ class Client:
     def rename_stream(self, name: str, to: str) -> Stream:
         """Rename a stream, and return it.
 
-        Producers, consumers and Spark queries use names: existing ones no longer find the old name.
+        Producers, consumers and Spark queries use names: existing producers, consumers and queries no longer find the old name.
 
         Args:
             to: Its new name, without dot or slash.
@@ -237,7 +238,7 @@ class Client:
             name: `stream/topic`.
             partitions: 1 to 1000.
             limits: `iggy`: any Iggy client can read all messages; `wide`: also empty and null values and payloads.
-            fsync: When acknowledged messages are synced to disk, and thus what a power cut can lose. `always`: before the
+            fsync: When acknowledged messages are synced to disk, and thus the possible loss in a power cut. `always`: before the
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
@@ -268,7 +269,7 @@ class Client:
         return transport.topics.get(find_topic_name(transport, name))
 
     def topics(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all."""
+        """Return all topics of one stream, or of all streams."""
         transport = self._open_transport()
         return transport.topics.list(None if stream is None else find_stream_name(transport, stream))
 
@@ -278,9 +279,9 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options stay, None switches an option off.
+        """Change options of a topic, and return it; omitted options are unchanged, and None disables an option.
 
-        Old messages are deleted in the background by whole files, except the active one: up to one file per partition is
+        Old messages are deleted in the background in units of files, except the active file: up to one file per partition is
         retained beyond the limit.
 
         Args:
@@ -292,11 +293,11 @@ class Client:
                     deletes its key, and is itself removed after this delay, 0 or more microseconds.
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
-                summary_headers: Names of at most 8 headers, a list or separated by commas. What they have is noted for each
-                    file that is no longer written, so that filters skip files without a value they look for.
+                summary_headers: Names of at most 8 headers, a list or separated by commas. Their values are summarized for each
+                    file that is no longer written, so that filters skip files that lack the searched value.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether nothing is removed, in any way.
+                legal_hold: Whether no message is removed by any operation.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -311,8 +312,8 @@ class Client:
     def rename_topic(self, name: str | TopicName, to: str) -> Topic:
         """Rename a topic within its stream, and return it.
 
-        Producers, consumers and Spark queries use names: existing ones no longer find the old name. Committed offsets
-        stay.
+        Producers, consumers and Spark queries use names: existing producers, consumers and queries no longer find the old name.
+        Committed offsets stay.
 
         Args:
             name: `stream/topic`.
@@ -343,8 +344,8 @@ class Client:
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Append partitions to a topic, and return the changed topic.
 
-        Existing producers and consumers keep the old partitions, but consumers of a group share the new ones
-        too. Keys can map to other partitions than before.
+        Existing producers and consumers keep the old partitions, but consumers of a group also share the new
+        partitions. Keys can map to other partitions than before.
 
         Args:
             count: Number of partitions to add, at least 1.
@@ -399,8 +400,8 @@ class Client:
                 values instead of payloads.
             linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends it as soon as
                 possible.
-            batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
-            batch_count: A batch with this many messages is sent at once.
+            batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
+            batch_count: A batch with this many messages is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
             delivery_timeout_ms: How long to retry a message, through broken connections and restarts of the server,
                 milliseconds or a timedelta, at most an hour; then it fails, and an error carries it.
@@ -419,7 +420,7 @@ class Client:
         transport, interception = self._open_transport(), self._interception
         found = self.topic(topic)
         producer = Producer(transport, found, options) if interception is None else interception.make_producer(found, options)
-        self._producers.add(producer)
+        self._note(producer, self._producers)
         if encode is None:
             return producer
         from headstream.client.producer.encoding_producer import EncodingProducer
@@ -438,9 +439,7 @@ class Client:
         from headstream.client.producer.forwarding import ForwardingProducer
 
         options = SendingOptions(linger_ms=milliseconds("linger_ms", linger_ms))
-        producer = ForwardingProducer(self._open_transport(), self.topic(topic), options)
-        self._producers.add(producer)
-        return producer
+        return self._note(ForwardingProducer(self._open_transport(), self.topic(topic), options), self._producers)
 
     def send(
         self,
@@ -491,32 +490,35 @@ class Client:
         """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
 
         The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of
-        another process wait until the first has none left.
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of another
+        process wait until the first process has no consumers.
 
         Args:
-            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics
-                are read as long as they exist, topics created later from their first message.
+            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics are read
+                while they exist; topics created later are read from their first message.
             decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                One that cannot be decoded raises SerializerError, and again until seek() skips it.
+                A payload that cannot be decoded raises SerializerError, on each call until seek() skips it.
             options: group: Commit the offsets of this group, or with
                 name: of this single consumer; with neither, nothing is committed.
-                partitions: Partitions to read; None is all, or those the group assigns. Named partitions are not shared.
-                start: Where to begin in a partition without a committed offset: an offset, `first` (the default), `last` (after
-                the newest: what is appended from now on), or a PollingStrategy.
+                partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
+                    partitions are not shared.
+                start: Where to begin in a partition without a committed offset: an offset, `first` (the default), `last` (only
+                messages appended from now on), or a PollingStrategy.
                 states: States to deliver, by default `available`; other messages are skipped. None delivers all.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What happens to a message for which the filter compares values that cannot be compared, as a
+                on_filter_error: How a message is treated for which the filter compares values that cannot be compared, such as a
                 number with a text: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
-                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses
-                its partitions if others wait for them; its later commits there are rejected.
-                on_error: What happens to a message whose processing raises an error, as in hs.Retry(attempts=5): it is counted,
-                delayed and tried again; without it the message is not committed. It needs a group.
+                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses its
+                partitions if other members wait for them; its later commits there are rejected.
+                on_error: Policy for a message whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                counted, and the message is retried after a delay. Without a policy the message is not committed. It needs a
+                group.
                 dead_letter: The topic for messages that failed in their last attempt; it is created if it is missing.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers, which lease single
                 messages; there can be more of them than partitions, and only hs.Retry(order="key") keeps an order.
-                lease: With `mode="shared"`: how long a worker has a message, as `30s` (the default); then another one gets it.
+                lease: With `mode="shared"`: how long a worker has a message, for example `30s` (the default); then another worker
+                    gets it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or
                 stops reading; from the consumer's own calls, in their thread.
 
@@ -537,8 +539,15 @@ class Client:
 
     def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions, decode: Transform | None) -> Consumer:
         consumer = make_consumer(self._open_transport(), self.topic(topic), options, self._interception, decode)
-        self._consumers.add(consumer)
-        return consumer
+        return self._note(consumer, self._consumers)
+
+    def _note(self, made: _M, among: weakref.WeakSet[Any]) -> _M:
+        """Have close() close a producer or consumer; ClosedError if another thread has closed the log meanwhile."""
+        among.add(made)
+        if self._is_closed:
+            made.close()
+            self._open_transport()
+        return made
 
     def poll(
         self,
@@ -553,20 +562,20 @@ class Client:
         consumer: str | OffsetOwner | None = None,
         auto_commit: bool = False,
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting.
+        """Return messages of one partition or of all partitions, without waiting.
 
         Args:
             partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
                 newest of all partitions.
-            start: An offset, `first`, `last` (the newest ones), `next` (the consumer's committed offset), a time, how long
+            start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, how long
                 ago, or a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; fewer are returned beyond 64 MiB per partition.
             states: States to return; other messages are skipped. None returns all.
             where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all existing
                 messages are examined until there are `count` that match.
-            on_filter_error: What happens to a message that it cannot be applied to: `skip`, `deliver` or `raise`.
+            on_filter_error: How a message is treated to which it cannot be applied: `skip`, `deliver` or `raise`.
             consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
-            auto_commit: Whether to commit the returned messages for the consumer at once.
+            auto_commit: Whether to commit the returned messages for the consumer immediately.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -581,7 +590,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
+            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -598,11 +607,11 @@ class Client:
         states: StatesInput = ("available",),
         on_filter_error: str = "skip",
     ) -> FilterPlan:
-        """Return how a filter of this log is evaluated: what it reads, where, and on what.
+        """Return how a filter of this log is evaluated: the fields that it reads, the place of the evaluation, and its input.
 
         Args:
             topic: `stream/topic`, to count the segments that the filter skips and reads.
-            on_filter_error: What happens to a message that it cannot be applied to.
+            on_filter_error: How a message is treated to which it cannot be applied.
 
         Raises:
             InvalidInputError: it is not a filter; the error names the character.
@@ -625,7 +634,7 @@ class Client:
         """
         committer = committer_of(group, name)
         if committer is None:
-            raise InvalidOptionError("the owner of the offsets is missing", advice="Give the name of a group, or name=")
+            raise InvalidOptionError("the owner of the offsets is missing", advice="Pass the name of a group, or name=")
         transport = self._open_transport()
         return transport.offsets.committed(find_topic_name(transport, topic), committer)
 
@@ -650,7 +659,7 @@ class Client:
         """Set the committed offsets of a group without active members; a missing group is created.
 
         Args:
-            to: An offset, `first`, `last` (after the newest: what is appended from now on), or a PollingStrategy.
+            to: An offset, `first`, `last` (only messages appended from now on), or a PollingStrategy.
             partitions: Partitions to set; None is all.
 
         Raises:
@@ -738,12 +747,12 @@ class Client:
 
         Args:
             partition: From 1.
-            reason: The reason with which they were marked; others stay.
+            reason: The reason with which they were marked; messages with other reasons stay.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay, all others are removed.
+            CorruptLogError: a segment is damaged; its messages stay, all other messages are removed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)
@@ -773,28 +782,32 @@ class Client:
         """Flush and close its producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store everything, or a consumer could not be closed in order; everything is
-                closed all the same.
+            HeadstreamError: a producer could not store all messages, or a consumer could not be closed properly; the client is
+                closed nevertheless.
         """
         if self._is_closed:
             return
         errors: list[Exception] = []
-        with closing():
-            for consumer in list(self._consumers):
-                try:
-                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
-                except Exception as error:
-                    errors.append(error)
+        self._close_consumers(errors)
         for producer in list(self._producers):
             try:
                 producer.close()
             except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
+        self._close_consumers(errors)  # that another thread has made meanwhile
         with closing():
             self._transport.close()
         if errors:
             raise errors[0]
+
+    def _close_consumers(self, errors: list[Exception]) -> None:
+        with closing():
+            for consumer in list(self._consumers):
+                try:
+                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+                except Exception as error:
+                    errors.append(error)
 
     def __enter__(self) -> Client:
         return self

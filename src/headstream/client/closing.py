@@ -1,4 +1,4 @@
-"""Closing: what a consumer or a client that closes waits for a server in total, so that a lost server does not hold it up."""
+"""Closing: the total time that close() waits for a server, so that a lost server does not block it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
 
 @contextmanager
 def closing() -> Iterator[None]:
-    """Limit all requests of the context, of this thread, to CLOSE_S together; within another such context to its end."""
+    """Limit all requests of the context, of this thread, to CLOSE_S together; a nested context keeps the outer limit."""
     token = _until.set(_until.get() or time.monotonic() + CLOSE_S)
     try:
         yield
@@ -39,11 +39,11 @@ def unlimited() -> Iterator[None]:
 
 
 def until_closed_s() -> float | None:
-    """Return when requests have to end, by the monotonic clock; None outside of such a context."""
+    """Return when requests have to end, by the monotonic clock; None outside of this context."""
     return _until.get()
 
 
 def limited(timeout_s: float) -> float:
-    """Return a timeout of a request, seconds, cut to what closing() leaves."""
+    """Return a timeout of a request, seconds, limited to the remaining time of closing()."""
     until_s = _until.get()
     return timeout_s if until_s is None else min(timeout_s, max(_LEAST_S, until_s - time.monotonic()))

@@ -23,7 +23,7 @@ def open_until_exit(one: Closable) -> None:
 
 
 def closed(one: Closable) -> None:
-    """Note that an object is closed."""
+    """Record that an object is closed."""
     _open.discard(one)
 
 

@@ -27,7 +27,7 @@ _INTERRUPT_AGAIN_S: Final = 0.25
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield successive waits, milliseconds, that limit a cancellation; later ones are longer: idle waits cost almost nothing."""
+    """Yield successive waits, milliseconds, that limit a cancellation; later waits are longer: idle waits cost almost nothing."""
     slice_ms = _FIRST_SLICE_MS
     while True:
         yield slice_ms
@@ -47,35 +47,35 @@ class Worker:
 
     def after_fork(self) -> None:
         """Begin with another thread."""
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lock_of_loop: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {self._name}")
 
     @property
     def is_busy(self) -> bool:
         """Whether a call is running, also after its caller was cancelled."""
-        return self._turn is not None and self._turn[1].locked()
+        return self._lock_of_loop is not None and self._lock_of_loop[1].locked()
 
-    def _next_turn(self) -> asyncio.Lock:
+    def _find_lock(self) -> asyncio.Lock:
         """Return the lock of one event loop, which a call holds until it is over and undone after a cancellation."""
         loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = loop, asyncio.Lock()
-        return self._turn[1]
+        if self._lock_of_loop is None or self._lock_of_loop[0] is not loop:
+            self._lock_of_loop = loop, asyncio.Lock()
+        return self._lock_of_loop[1]
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread, with the caller's context variables, and return what it returns."""
+        """Run a call in the thread, with the caller's context variables, and return its result."""
         return await self.take(functools.partial(call, *args, **kwargs), None)
 
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
-        """Run a call in the thread that takes messages; a cancellation loses none of them.
+        """Run a call in the thread that takes messages; a cancellation loses no message.
 
-        The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
+        The next call begins when this call has ended: a commit, for example, never includes messages that are put back.
 
         Args:
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
                 None drops the result.
         """
-        async with self._next_turn():
+        async with self._find_lock():
             return await self._take(call, put_back)
 
     async def _take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:

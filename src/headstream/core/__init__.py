@@ -5,6 +5,6 @@
     filters/   conditions on headers and fields
     wire/      the commands of Iggy's protocol and of Headstream's extensions, in bytes and in JSON
 
-All of it may be imported from anywhere. It imports only headstream.errors. Read first: model/message.py,
+All packages can import it. It imports only headstream.errors. Read first: model/message.py,
 codec/binary.py, wire/records.py.
 """

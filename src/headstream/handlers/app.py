@@ -31,8 +31,8 @@ from headstream.handlers.signature import Signature
 from headstream.serializers import Decode, Encode
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_LOOK_S: Final = 0.02
-"""How often drain() looks for messages that are not committed."""
+_CHECK_EVERY_S: Final = 0.02
+"""How often drain() checks for messages that are not committed."""
 
 
 class App:
@@ -70,25 +70,25 @@ class App:
             produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
                 result that is a Message keeps its own key, headers and id, and None is not sent.
             concurrency: Number of members that the group gets from this program, and of partitions processed at the same time.
-            decode: The decoder of payloads; by default the annotation of the parameter says it.
-            encode: The encoder of results; by default the annotation of the result says it.
+            decode: The decoder of payloads; by default as in the parameter's annotation.
+            encode: The encoder of results; by default as in the result's annotation.
             options: As for Client.consumer(), with a `group`.
 
         Raises:
-            InvalidInputError: the signature cannot be filled, or an option is invalid; the error says what to write.
+            InvalidInputError: the signature cannot be filled, or an option is invalid; the error has a correct example.
         """
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
         if group is None:
-            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Give group=, as in group="billing"')
+            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Set group=, as in group="billing"')
         if check_whole("concurrency", concurrency) < 1:
-            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Give a number from 1 on")
+            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Pass a number of at least 1")
         for other in self._handlers:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
                     f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
-                    advice="They would share the messages: give another group",
+                    advice="They would share the messages: set another group",
                 )
 
         def register(function: _F) -> _F:
@@ -125,7 +125,7 @@ class App:
     def run(self) -> None:
         """Run until all handlers have ended, by Ctrl-C, SIGTERM, stop() or `timeout_ms`.
 
-        The first signal ends each handler after the message that it has. The second one cancels them: these messages are
+        The first signal ends each handler after the message that it has. The second signal cancels them: these messages are
         delivered again.
 
         Raises:
@@ -172,22 +172,22 @@ class App:
         """Wait until the groups of all handlers have committed every message of their topics, dead letters included.
 
         Args:
-            timeout_ms: How long at most, milliseconds or a timedelta.
+            timeout_ms: Maximum wait, milliseconds or a timedelta.
 
         Raises:
             WaitTimeoutError: a group still has messages.
             Exception: the error of a handler without `on_error`.
         """
-        loop, looks = asyncio.get_running_loop(), 0
+        loop, checks = asyncio.get_running_loop(), 0
         until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000
-        while looks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
+        while checks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
             left = await self._find_left()
             _raise_failure(self._tasks)
-            looks = 0 if left else looks + 1
+            checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
-                raise WaitTimeoutError(f"{left} is not committed", advice="Give a longer timeout_ms")
+                raise WaitTimeoutError(f"{left} is not committed", advice="Set a longer timeout_ms")
             if left:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _find_left(self) -> str:
         """Return a partition with messages that a handler's group has not committed, as text; empty if there is none."""
@@ -228,6 +228,7 @@ class App:
             for _ in range(handler.concurrency):
                 member = Member(handler, log, producer)
                 self._members.append(member)
+                self._open.push_async_callback(member.consumer.close, commit=False)  # also if a cancellation ends begin()
                 self._tasks.append(await member.begin())
         if self._is_stopping:  # a signal came while the consumers were opened
             self.stop()
@@ -238,6 +239,10 @@ class App:
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
+            for task in self._tasks:  # those that a cancellation leaves: their messages are delivered again
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
             tasks, self._tasks, self._members, self._log = self._tasks, [], [], None
             self._is_stopping = False
             await self._open.aclose()

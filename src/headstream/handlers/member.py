@@ -58,7 +58,7 @@ class Member:
         return self._task
 
     def stop(self) -> None:
-        """End after the message that the handler has, or at once if it waits for one."""
+        """End after the message that the handler has, or immediately if it waits for one."""
         self._is_stopping = True
         if self._task is not None and not self._is_busy:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""Signature: what each parameter of a handler receives, found once, when the handler is registered.
+"""Signature: the value that each parameter of a handler receives, determined once, when the handler is registered.
 
 message: hs.ReceivedMessage                      the message; also hs.DecodedMessage[Order], with its value
 headers: hs.Headers                              its headers
@@ -46,12 +46,14 @@ class _Header:
         if value is None:
             if self.default is _NO_DEFAULT:
                 raise HeaderError(
-                    f"the message has no header {self.key!r}", where=place, advice="Give the parameter a default, as `= None`"
+                    f"the message has no header {self.key!r}",
+                    where=place,
+                    advice="Add a default to the parameter, such as `= None`",
                 )
             return self.default
         if self.kind is not None and not isinstance(value, self.kind):
             raise HeaderError(
-                f"the header {self.key!r} is {value.kind_name}, and {self.kind.__name__.rstrip('_')} was expected",
+                f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
                 advice="Send it with that kind, or write hs.HeaderValue for any kind",
             )
@@ -68,7 +70,7 @@ class Signature:
         decode: The decoder of payloads; None if no parameter receives one.
 
     Raises:
-        InvalidInputError: a parameter cannot be filled; the error says why, and what to write.
+        InvalidInputError: a parameter cannot be filled; the error has the reason and a correct example.
     """
 
     def __init__(self, function: Callable[..., Any], decode: Any = None) -> None:
@@ -98,7 +100,7 @@ class Signature:
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InvalidInputError("only named parameters can be filled", advice="Leave out *, ** and / in the signature")
+            raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
                 "it has no annotation",
@@ -150,12 +152,12 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of the handler's results, else that of their type; InvalidInputError: unusable type."""
+        """Return the user's encoder of the handler's results, else their type's encoder; InvalidInputError: unusable type."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
             raise InvalidInputError(
-                "produce= sends what the handler returns, and its signature does not say what that is",
+                "produce= sends the handler's result, and the handler has no return annotation",
                 where=self.where,
                 advice="Annotate the result, as in `-> Invoice`, or leave out produce=",
             )
@@ -183,10 +185,10 @@ def _split_optional(annotation: Any) -> tuple[Any, bool]:
 
 
 def _serializer_of(kind: Any) -> Serializer[Any]:
-    """Return the serializer of a type: bytes as they are, and JSON of everything else.
+    """Return the serializer of a type: bytes unchanged, any other type as JSON.
 
     Raises:
-        InvalidInputError: the type says neither a payload nor a header.
+        InvalidInputError: the type describes neither a payload nor a header.
         MissingExtraError: neither msgspec nor pydantic is installed, and it is not a plain dict, list or bytes.
     """
     if kind is bytes:
@@ -205,11 +207,11 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
     if not is_typed and get_origin(kind) is None:
         raise InvalidInputError(
             f"{getattr(kind, '__name__', kind)!r} is not a payload type",
-            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or give decode= or encode=",
+            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
         )
     try:
         return msgspec(kind)
     except MissingExtraError:
         return pydantic(kind)
     except (TypeError, RuntimeError, NameError) as error:
-        raise InvalidOptionError(f"{kind} cannot be a payload: {error}", advice="Give decode= or encode=") from error
+        raise InvalidOptionError(f"{kind} cannot be a payload: {error}", advice="Set decode= or encode=") from error

@@ -4,7 +4,7 @@
 
     log = hs.connect(url, interceptors=[interceptors.Tracing(), interceptors.Compression()])
 
-The shipped ones can be named in the variable HEADSTREAM_INTERCEPTORS instead (by_name.py).
+Shipped interceptors can also be named in the variable HEADSTREAM_INTERCEPTORS (by_name.py).
 """
 
 from __future__ import annotations

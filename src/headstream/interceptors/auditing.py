@@ -1,13 +1,13 @@
-"""Auditing: who sent a message, from where and when, in typed headers, and a line for each step of a message.
+"""Auditing: the sender, host and time of each message in typed headers, and a log line for each step of a message.
 
     header                kind     what it is
     audit.application     string   the application's name
     audit.host            string   its host
     audit.process         int64    its process id
     audit.time            int64    when send() was called, microseconds since 1970 UTC
-    audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing
+    audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing A forwarded
 
-A message that is forwarded gets another set of them after the existing ones: the headers list every step in order.
+message gets another set of these headers after the existing headers: the headers list every step in order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Auditing(Interceptor):
     """Adds headers with the sender of a message, and records the steps of messages.
 
     Args:
-        application: The name in `audit.application`; by default that of the program.
+        application: The name in `audit.application`; by default the program's name.
         record: Called with each step, a dict: `step` (`sent`, `stored`, `failed`, `received` or `committed`), `time_us`, the
             message's `topic`, `partition`, `offset` and `id` as far as known, and `error`. By default each is a line of JSON
             in the logger `headstream.audit`, level INFO.

@@ -1,9 +1,9 @@
-"""BatchTracing: spans of batches, whose messages come from many traces (OpenTelemetry).
+"""BatchTracing: spans of batches, whose messages belong to many traces (OpenTelemetry).
 
     send shop/orders        made by the sender's Tracing, in the header `traceparent`
       append shop/orders    of a server, in the trace of each message: until the batch is written
 
-    process batch 12        of a pipeline: child of the first sampled message's span, linked to the others' spans
+    process batch 12        of a pipeline: child of the first sampled message's span, linked to the spans of the other messages
       merge SHOP.orders     a step, in any thread
     applied                 in the trace of each other message: as long as the batch, linked to it
 
@@ -35,14 +35,14 @@ class BatchSpan:
 
     @contextmanager
     def step(self, name: str, attributes: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """Make a span of one step and yield it; it records an error of the body. Any thread."""
+        """Record a span of one step and yield it; it records an error of the body. Any thread."""
         parent = self._trace.set_span_in_context(self.span)
         with self._tracer.start_as_current_span(name, parent, attributes=dict(attributes or {})) as span:
             yield span
 
 
 class BatchTracing:
-    """Makes spans of batches; any thread.
+    """Records spans of batches; usable from any thread.
 
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global one.
@@ -61,10 +61,10 @@ class BatchTracing:
     def process(
         self, name: str, contexts: Sequence[str], attributes: Mapping[str, Any] | None = None, start_ns: int | None = None
     ) -> Iterator[BatchSpan]:
-        """Make a span around the processing of a batch, and yield it; it records an error of the body.
+        """Record a span around the processing of a batch, and yield it; it records an error of the body.
 
         Args:
-            contexts: The `traceparent` of sampled messages; invalid ones and those beyond MAX_LINKS are left out.
+            contexts: The `traceparent` of sampled messages, without invalid values and values beyond MAX_LINKS.
             start_ns: When it began, nanoseconds since 1970 UTC; None is now.
         """
         trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns

@@ -61,7 +61,7 @@ def _make(part: str) -> object:
         error.where = error.where or _WHERE
         raise
     except Exception as error:
-        raise InvalidOptionError(f"{name} cannot be made: {type(error).__name__}: {error}", where=_WHERE) from error
+        raise InvalidOptionError(f"{name} cannot be created: {type(error).__name__}: {error}", where=_WHERE) from error
     if policy:
         found = guard(found, on_error=policy.get("on_error", "dead_letter"), dead_letter=policy.get("dead_letter"))
     return found
@@ -70,7 +70,7 @@ def _make(part: str) -> object:
 def _make_shipped(name: str, options: dict[str, str]) -> object:
     if name not in _SHIPPED:
         raise InvalidOptionError(
-            f"there is no interceptor {name!r}", advice=f"Use {', '.join(_SHIPPED)}, or module:attribute for another one"
+            f"there is no interceptor {name!r}", advice=f"Use {', '.join(_SHIPPED)}, or module:attribute for another interceptor"
         )
     make, known = _SHIPPED[name]
     values: dict[str, Any] = {}

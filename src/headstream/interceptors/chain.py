@@ -2,7 +2,7 @@
 
 send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
 receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
-acknowledge, commit                        what happened          InterceptorError
+acknowledge, commit the event InterceptorError
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("headstream.interceptors")
 
 
 class RejectedMessageError(Exception):
-    """A message that goes to a dead-letter topic.
+    """A message to be sent to a dead-letter topic.
 
     Args:
         message: The message before the interceptor that failed.
@@ -51,7 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client, in the order of sending; thread-safe if they are. InvalidOptionError: one is invalid."""
+    """The interceptors of one client, in sending order; thread-safe if each is. InvalidOptionError: one is invalid."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -82,7 +82,7 @@ class Chain:
         return bool(self._acknowledged)
 
     def remember_loop(self) -> None:
-        """Note the event loop that this thread works for; see LoopBridge."""
+        """Record the event loop for which this thread works; see LoopBridge."""
         self._bridge.remember_loop()
 
     def send(self, message: Message) -> Message:
@@ -90,7 +90,7 @@ class Chain:
 
         Raises:
             InterceptorError: an interceptor raised an error; the message was not accepted.
-            RejectedMessageError: the message goes to a dead-letter topic instead.
+            RejectedMessageError: the message is sent to a dead-letter topic instead.
         """
         for step in self._send:
             try:
@@ -151,7 +151,7 @@ class Chain:
 
 def _steps_of(interceptor: object) -> list[_Step]:
     if isinstance(interceptor, type):
-        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Give an instance of it")
+        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of it")
     name = interceptor_name(interceptor)
     policy, dead_letter = check_policy(
         interceptor, getattr(interceptor, "on_error", ErrorPolicy.RAISE), getattr(interceptor, "dead_letter", None)
@@ -169,7 +169,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
 
 
 def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
-    """Return a function that returns whether a message can skip these steps; None if it has to pass them."""
+    """Return a function that returns whether a message can skip these steps; None if it must pass through them."""
     if not steps:
         return lambda _: True
     return steps[0].skips if len(steps) == 1 else None

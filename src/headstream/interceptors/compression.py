@@ -19,10 +19,9 @@ _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 
 class Compression(Interceptor):
-    """Compresses payloads when they are sent, where that makes the message smaller, and decompresses them when received.
+    """Compresses payloads when they are sent, if that makes the message smaller, and decompresses them when received.
 
-    Messages without the header `hs.compression` are received as they are, and messages that have it are not compressed
-    again.
+    Messages without the header `hs.compression` are received unchanged, and messages that have it are not compressed again.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).
@@ -84,10 +83,10 @@ def _unzlib(data: bytes) -> bytes:
     try:
         payload = stream.decompress(data, MAX_BATCH_BYTES + 1)
     except zlib.error as error:
-        raise InvalidInputError(f"the payload is not zlib's: {error}") from None
+        raise InvalidInputError(f"the payload is not zlib data: {error}") from None
     _check_size(payload)
     if not stream.eof or stream.unused_data:
-        raise InvalidInputError("the payload is not one whole stream of zlib")
+        raise InvalidInputError("the payload is not one complete zlib stream")
     return payload
 
 
@@ -97,7 +96,7 @@ def _unzstd(data: bytes) -> bytes:
         stream = library.ZstdDecompressor().stream_reader(data)
         payload = bytes(stream.read(MAX_BATCH_BYTES + 1))
     except library.ZstdError as error:
-        raise InvalidInputError(f"the payload is not zstd's: {error}") from None
+        raise InvalidInputError(f"the payload is not zstd data: {error}") from None
     _check_size(payload)
     return payload
 

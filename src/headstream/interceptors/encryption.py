@@ -4,7 +4,7 @@
     payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
 
 Authenticated with the payload: the header hs.encryption itself, the message's key, and the headers that it lists, so that a
-change of one of them is found. Other headers can be added and changed on the way, as a mirror or a router does.
+change of one of them is detected. Other headers can be added and changed on the way, as a mirror or a router does.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
     A null payload stays null. Messages without the header `hs.encryption` are received as they are, unless `required`. One key
-    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current one before.
+    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
 
     Args:
         keys: Name -> 32 random bytes, of all keys that messages to receive are encrypted with.
-        current: The name of the key for sending; by default the only one.
+        current: The name of the key for sending; by default the only key.
         authenticate: Names of headers that must not change on the way.
         required: Whether receiving a message that is not encrypted is an error.
 
@@ -68,7 +68,7 @@ class Encryption(Interceptor):
         if current is None and len(keys) == 1:
             current = next(iter(keys))
         if current not in keys:
-            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Name one of keys=")
+            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Specify one of keys=")
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
         names = sorted(set(authenticate))
@@ -116,7 +116,7 @@ class Encryption(Interceptor):
         found = message.headers.get(ENCRYPTION_HEADER)
         if found is None or message.payload is None:
             if self._required and message.payload is not None:
-                raise InvalidInputError("the message is not encrypted", advice="Leave out required=True to receive it")
+                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive it")
             return message
         text = str(found.value)
         name, names = _parse_header(text)

@@ -1,4 +1,4 @@
-"""Interceptor: the base class of interceptors, and what happens when one raises an error."""
+"""Interceptor: the base class of interceptors, and the policies for their errors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ErrorPolicy(enum.StrEnum):
     `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
     committed, and is delivered again.
     `skip`: the error is logged, and the message continues as it was before this interceptor.
-    `dead_letter`: the message goes to the interceptor's dead-letter topic as it was before this interceptor, with the
-    reason; a received one is skipped when it is stored there. For on_acknowledged and on_commit this is `skip`.
+    `dead_letter`: the message is sent to the interceptor's dead-letter topic as it was before this interceptor, with the reason;
+    a received message is then skipped. For on_acknowledged and on_commit this is `skip`.
     """
 
     RAISE = "raise"
@@ -32,7 +32,8 @@ class ErrorPolicy(enum.StrEnum):
 
 
 class Interceptor:
-    """Sees and changes the messages of a client. Override what you need, as `def`, or as `async def` for connect_async().
+    """Sees and changes the messages of a client. Override the methods that you need, as `def`, or as `async def` for
+    connect_async().
 
     Any object that has one of these methods is an interceptor; this class adds their types and the default policy.
 
@@ -48,7 +49,7 @@ class Interceptor:
         """Return the message to send, changed or not; called by send(), before the message is checked and batched.
 
         Args:
-            message: What the application sends: payload, key, headers, id, topic, and the partition if it is chosen.
+            message: The message of the application: payload, key, headers, id, topic, and the partition if it is chosen.
         """
         return message
 
@@ -74,12 +75,12 @@ class Interceptor:
         return message
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
-        """Return whether on_send need not be called for a message, which is then sent without making a Message of it.
+        """Return whether on_send need not be called for a message, which is then sent without creating a Message.
 
         Asked for each message if this is the client's only interceptor with on_send; an error counts as no.
 
         Args:
-            headers: What the application gave to send(), unchecked.
+            headers: The message as given to send(), unchecked.
         """
         return False
 
@@ -131,7 +132,7 @@ def interceptor_name(interceptor: object) -> str:
 
 
 def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
-    """Return a checked error policy and its topic; the interceptor's `refused_policies` are those that it cannot have.
+    """Return a checked error policy and its topic; the interceptor's `refused_policies` are the policies that it cannot have.
 
     Raises:
         InvalidOptionError: the policy does not exist or is refused, or its topic is missing or superfluous.
@@ -151,6 +152,6 @@ def check_policy(interceptor: object, on_error: object, dead_letter: object) -> 
     if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
         raise InvalidOptionError(
             f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
-            advice='Give both on_error="dead_letter" and dead_letter="stream/topic", or neither',
+            advice='Set both on_error="dead_letter" and dead_letter="stream/topic", or neither',
         )
     return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

@@ -26,7 +26,7 @@ class LoopBridge:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def remember_loop(self) -> None:
-        """Note the loop that this thread works for: the threads of producers belong to none."""
+        """Record the loop for which this thread works, since the threads of producers belong to no loop."""
         self._loop = WORKING_FOR.get() or self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Metrics: what a client sends, receives and commits, by topic, for Prometheus and over OTLP."""
+"""Metrics: counts of sent, received and committed messages of a client, per topic, for Prometheus and over OTLP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 
 @dataclass(slots=True)
 class _Counts:
-    """Counts of a client in one topic."""
+    """Counts of a client for one topic."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -48,14 +48,14 @@ _COUNTERS: Final = (
 
 
 class Metrics(Interceptor):
-    """Counts what a client sends, receives and commits, by topic: `headstream_client_…`.
+    """Counts the messages that a client sends, receives and commits, per topic: `headstream_client_…`.
 
-    One object can serve several clients of a process; the first 1,000 topics have their own series, all others one.
-    Errors of this interceptor are logged, and messages continue.
+    One object can serve several clients of a process; the first 1,000 topics have their own series, and all further topics share
+    one series. Errors of this interceptor are logged, and messages continue.
 
     Args:
         registry: A registry of prometheus_client; by default its global one.
-        otlp: Whether to send the metrics over OTLP too, to where OpenTelemetry's variables say, until close().
+        otlp: Whether to also send the metrics over OTLP, to the address in OpenTelemetry's variables, until close().
 
     Raises:
         MissingExtraError: prometheus-client, or OpenTelemetry's exporter, is not installed.

@@ -2,12 +2,13 @@
 
     send       a span `send shop/orders` (PRODUCER), child of the current span, and its context in the headers
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's
-    process    `with tracing.process(message):`, a span around what a program does with it
+    process    `with tracing.process(message):`, a span around the processing With a
 
-With a rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before
-anything of OpenTelemetry or a Message is made. Which of the others begins a trace is decided by counting down a random gap.
+rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before an
+OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that begin a
+trace.
 
-OpenTelemetry's names for messaging attributes are still in development; those used here are of its version 1.27.
+OpenTelemetry's names for messaging attributes are still in development; the names used here are from its version 1.27.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _SEARCHABLE: Final = (dict, Headers)
 
 
 class Tracing(Interceptor):
-    """Sends the current trace context with each message, and makes spans.
+    """Sends the current trace context with each message, and records spans.
 
     Errors of this interceptor are logged by default, and messages continue without it.
 
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global one.
         propagator: Reads and writes the context; by default the global one (the variable OTEL_PROPAGATORS).
-        rate: The part of the messages sent outside of any trace that begin one, 0 to 1. The other ones, and messages of traces
-            that are not sampled, pass without a span and a header, which costs least. None leaves sampling to the provider:
+        rate: The part of the messages sent outside of any trace that begin one, 0 to 1. All other messages, and messages of
+            unsampled traces, pass without a span and a header, which costs least. None leaves sampling to the provider:
             each message gets a header, so that receivers know whether its trace is sampled.
 
     Raises:
@@ -98,7 +99,7 @@ class Tracing(Interceptor):
         return self._is_foreign(message.headers)
 
     def on_send(self, message: Message) -> Message:
-        """Make a span, and put its context into the headers in place of an earlier one."""
+        """Start a span, and put its context into the headers in place of an earlier context."""
         trace, headers = self._trace, message.headers
         current = trace.get_current_span().get_span_context()
         is_continued = not current.is_valid and not self._is_foreign(headers)
@@ -124,7 +125,7 @@ class Tracing(Interceptor):
         return replace(message, headers=headers.with_(*found))
 
     def on_receive(self, message: Message) -> Message:
-        """Make a span, child of the sender's."""
+        """Start a span as a child of the sender's span."""
         context = self.context_of(message)
         if self._rate is None or self._is_sampled(context):
             self._start("receive", message, context).end()
@@ -149,9 +150,9 @@ class Tracing(Interceptor):
 
     @contextmanager
     def process(self, message: Message) -> Iterator[Any]:
-        """Make a span around the processing of a message, the current one in the body, and yield it.
+        """Start a span around the processing of a message, make it current in the body, and yield it.
 
-        With a rate, a message of no sampled trace has none: the context of the body is that of the caller.
+        With a rate, a message of an unsampled trace has no span: the body keeps the caller's context.
         """
         is_traced = not self.skips_receive(message)
         context = self.context_of(message) if is_traced else None
@@ -170,7 +171,7 @@ class Tracing(Interceptor):
 def _reader_of(context: Any) -> Callable[[], Any]:
     """Return a function that returns the current context, from the module `opentelemetry.context`.
 
-    Each message asks it, so where the context is kept in a context variable, as by default, that is read directly.
+    It is used for each message, so if the context is in a context variable, as by default, the variable is read directly.
     """
     from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 
@@ -180,7 +181,7 @@ def _reader_of(context: Any) -> Callable[[], Any]:
 
 
 def _draw_gap(rate: float) -> float:
-    """Return how many messages pass before the next one of a part of them: geometrically distributed."""
+    """Return the number of messages before the next sampled message: geometrically distributed."""
     if rate in (0, 1):
         return 0 if rate else math.inf
     return math.floor(math.log(1 - random.random()) / math.log1p(-rate))

@@ -1,4 +1,4 @@
-"""LogAccess: what the background jobs of a log and its staged commits use of the log; Log (log.py) implements it."""
+"""LogAccess: the parts of a log that its background jobs and staged commits use; Log (log.py) implements it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headstream.log.system.files import Files
 
 
 class LogAccess(Protocol):
-    """A log, for code that runs beside its users."""
+    """A log, for code that runs in the background."""
 
     @property
     def root(self) -> str:
@@ -35,7 +35,7 @@ class LogAccess(Protocol):
 
     @property
     def passing(self) -> threading.Lock:
-        """Held during a pass that rewrites segments: each removes what another has begun."""
+        """Held during a pass that rewrites segments, since each pass removes files that another has begun."""
 
     @property
     def identity(self) -> str | None:
@@ -50,7 +50,7 @@ class LogAccess(Protocol):
         """Whether background jobs are to stop early."""
 
     def catalog(self) -> Catalog | None:
-        """Return the catalog; None where there is no log yet."""
+        """Return the catalog; None if there is no log yet."""
 
     def snapshot(self) -> Snapshot:
         """Return the current streams and topics."""
@@ -71,7 +71,7 @@ class LogAccess(Protocol):
         """Wake all waiters of a partition."""
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:
-        """Note that segments of a partition were removed or replaced."""
+        """Record that segments of a partition were removed or replaced."""
 
     def count_removal(self, removal: Removal) -> None:
-        """Add a removal of marked messages to what this process has removed."""
+        """Add a removal of marked messages to the process's total."""

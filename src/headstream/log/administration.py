@@ -3,12 +3,12 @@
 create       in one transaction, directories first: a topic in the catalog has its directories
     delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories are removed
-    partitions   added after the last one, deleted from the last one down
+    partitions added after the last partition, deleted from the last partition down
     update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
     groups       Iggy's clients create a group before it is read
 
 A topic's number is its identity: a process that follows a purged topic's old directory finds it missing, and a Spark
-checkpoint finds another number. The old name of a renamed stream or topic is unknown at once, also to waiting polls.
+checkpoint finds another number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls.
 The catalog's transaction is the moment of each change. A crash after it leaves a directory without a catalog row: a
 purged topic's is never reused, a partition's is emptied before reuse.
 """
@@ -109,7 +109,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000."""
+    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000 partitions."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from typing import Final
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.producers import Appended, BatchNumber
@@ -27,7 +27,7 @@ from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.partition.offsets import OffsetStore, OpenOffsets
 from headstream.log.partition.partition import PartitionWriter, ReservedError
 from headstream.log.partition.partition_end import PartitionEnd
-from headstream.log.partition.readers import LentFollower, Readers
+from headstream.log.partition.readers import LockedFollower, Readers
 from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 from headstream.log.staged.commits import StagedCommits
@@ -37,7 +37,6 @@ from headstream.log.system.linux import max_open_files
 from headstream.log.upkeep.sweeping import sweep_directories
 from headstream.log.upkeep.upkeep import Upkeep
 
-_T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
 """Limits of open files: partitions for writing and reading (two or three files each), and offset files; in all three eighths
@@ -120,7 +119,7 @@ class Log:
 
         Args:
             identity: The UUID of a created log.
-            briefly: Whether the lock is held for a moment: other writers wait for its release.
+            briefly: Whether the lock is held only briefly, so that other writers wait for its release.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -173,13 +172,13 @@ class Log:
         return path
 
     def catalog(self) -> Catalog | None:
-        """Return the catalog of streams and topics; None where there is no log yet."""
+        """Return the catalog of streams and topics; None if there is no log yet."""
         with self._lock:
             self.snapshot()
             return self._catalog
 
     def snapshot(self) -> Snapshot:
-        """Return the current streams and topics; empty where there is no log yet."""
+        """Return the current streams and topics; empty if there is no log yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
         if known is not None:  # called twice a send: without the lock, which a change of topics can hold long
             return known
@@ -198,13 +197,13 @@ class Log:
         """The states of its messages; call snapshot() first."""
         self._check_open()
         if self._states is None:
-            raise AssertionError("snapshot() comes first")
+            raise AssertionError("snapshot() must be called first")
         return self._states
 
     def _writable_catalog(self) -> Catalog:
         self._check_open()
         if self._catalog is None or not self._is_writer:
-            raise AssertionError("start_writing() comes first")
+            raise AssertionError("start_writing() must be called first")
         return self._catalog
 
     @contextmanager
@@ -247,23 +246,14 @@ class Log:
         """Return the directory of a partition's segments, for a PartitionFollower in another process."""
         return f"{topic_directory(self.root, topic.stream_number, topic.number)}/{number}"
 
-    def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
-        """Append a batch to a partition and return the offset of its first message; see PartitionWriter.append."""
-        return self._append(topic, number, lambda partition: partition.append(sent, timestamp_us, seed, topic.options))
-
-    def append_numbered(
-        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None
+    def append(
+        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None = None
     ) -> Appended:
         """Append a batch that was possibly appended before, and return its position; see PartitionWriter.append_numbered."""
-        return self._append(
-            topic, number, lambda partition: partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
-        )
-
-    def _append(self, topic: TopicRecord, number: int, append: Callable[[PartitionWriter], _T]) -> _T:
         while True:
             partition = self.partition(topic, number)
             try:
-                appended = append(partition)
+                appended = partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
             except ReservedError:
                 self.commits.resume(topic, number)
             else:
@@ -308,13 +298,13 @@ class Log:
             return partition
 
     def note_removed(self, topic: TopicRecord, number: int) -> None:
-        """Note that segments of a partition were removed or replaced."""
+        """Record that segments of a partition were removed or replaced."""
         with self._lock:
             removed = self._removed.setdefault(topic.number, {})
             removed[number] = removed.get(number, 0) + 1
 
     def count_removal(self, removal: Removal) -> None:
-        """Add a removal of marked messages to what this process has removed."""
+        """Add a removal of marked messages to the process's total."""
         self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
@@ -346,7 +336,7 @@ class Log:
                 known = self._starts[key] = removed, follower.first_offset
         return known[1]
 
-    def reading(self, topic: TopicRecord, number: int) -> LentFollower:
+    def reading(self, topic: TopicRecord, number: int) -> LockedFollower:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
         self._check_open()
         return self._readers.find(topic.number, number, topic.generation(number), lambda: self.partition_directory(topic, number))
@@ -383,7 +373,7 @@ class Log:
         """Close all files and release the writer's lock; closing twice is fine.
 
         Raises:
-            PartitionClosedError: acknowledged messages could not be synced; everything is closed all the same.
+            PartitionClosedError: acknowledged messages could not be synced; the log is closed nevertheless.
         """
         failure: StorageError | None = None
         self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for

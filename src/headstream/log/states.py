@@ -4,17 +4,16 @@
     bytes    the state byte of each message, in place; synced
     settled  catalog, one transaction: no longer pending; the row of an available message is deleted
 
-The catalog has the intended state, the byte is what readers see. A crash between the steps leaves pending rows: the next
+The catalog has the intended state, readers see the byte. A crash between the steps leaves pending rows: the next
 writer first writes their bytes, and settles them. Checksums stay valid: the payload's does not
 cover the state, and the index takes every state byte as 0.
 
 Everything without a row is available. So a poll checks the state bytes only where there are rows;
 since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
 queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
-deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
+deleted once their segment was replaced: a reader that finds no rows reads the present files (PartitionStates.renew()).
 
-Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has settled rows
-alone, and
+Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has only settled rows, and
 a message that becomes available leaves it before its byte is written.
 """
 
@@ -34,13 +33,13 @@ from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,
     find_states,
+    finish_pending_states,
     forget_marked,
     forget_states,
     pending_states,
     put_states,
     remove_states,
-    settle_states,
-    settled_offsets,
+    unavailable_offsets,
 )
 from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.segments.follower import PartitionFollower
@@ -100,7 +99,7 @@ class MessageStates:
         """Return the first offset at or after an offset whose message can have one of the given states, or None.
 
         For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
-        for other states the rows up to the first one are read.
+        for other states the rows up to the first match are read.
         """
         others = states - {_AVAILABLE}
         found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
@@ -111,7 +110,7 @@ class MessageStates:
         return available if found is None else min(found, available)
 
     def _known_runs(self, topic: TopicRecord, number: int) -> OffsetRanges:
-        """Return the runs of a partition, with their lock held; this process keeps them up to date while it is the writer."""
+        """Return the runs of a partition, with their lock held; this process updates them while it is the writer."""
         if not self._catalog.is_writer and self._runs_changes != (changes := self._catalog.changes()):
             self._runs.clear()
             self._runs_changes = changes
@@ -120,7 +119,7 @@ class MessageStates:
         if runs is None:
             if len(self._runs) >= _MAX_RUNS:
                 self._runs.clear()
-            offsets = settled_offsets(self._catalog, topic.number, number, _AVAILABLE)
+            offsets = unavailable_offsets(self._catalog, topic.number, number, _AVAILABLE)
             runs = self._runs[key] = OffsetRanges(ranges_of(offsets))
         return runs
 
@@ -146,7 +145,7 @@ class MessageStates:
         return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
-        """Set the state of messages; when this returns, it is done and synced.
+        """Set the state of messages, synced before the method returns.
 
         Args:
             change: The new state with reason, author and time; its offset is ignored.
@@ -180,7 +179,7 @@ class MessageStates:
                 self._change_runs(topic, number, wanted, is_available=True)
             self._write([(position, offset, change.state) for position, offset in zip(found, wanted, strict=True)])
             with self._catalog.transaction(_NO_TOPICS):
-                settle_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
+                finish_pending_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
             if change.state != _AVAILABLE:
                 self._change_runs(topic, number, wanted, is_available=False)
 
@@ -213,7 +212,7 @@ class MessageStates:
                 remove_states(self._catalog, topic.number, number, missing)
 
     def _find_existing(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """Return path and byte position of the existing ones of the given messages, and the offsets of the missing ones."""
+        """Return path and byte position of the given messages that exist, and the offsets of those that do not."""
         found: dict[int, tuple[str, int]] = {}
         missing = []
         with PartitionFollower(directory, self._files) as follower:
@@ -228,7 +227,7 @@ class MessageStates:
         return found, missing
 
     def repair(self) -> None:
-        """Finish what a crash left unfinished; this process has just become the writer."""
+        """Finish changes that a crash interrupted; this process has just become the writer."""
         topics = {topic.number: topic for topic in topics_of(self._catalog.snapshot())}
         pending: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for topic, number, offset, state in pending_states(self._catalog):
@@ -243,7 +242,7 @@ class MessageStates:
         found, missing = self._find_existing(directory, (offset for offset, _ in changes))
         self._write([(found[offset], offset, state) for offset, state in changes if offset in found])
         with self._catalog.transaction(_NO_TOPICS):
-            settle_states(self._catalog, topic.number, number, list(found), _AVAILABLE)
+            finish_pending_states(self._catalog, topic.number, number, list(found), _AVAILABLE)
             remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
@@ -293,18 +292,18 @@ class PartitionStates:
         self._number = number
 
     def next_exception(self, from_offset: int) -> int | None:
-        """Return what MessageStates.next_exception() does."""
+        """Return the result of MessageStates.next_exception()."""
         return self._states.next_exception(self._topic, self._number, from_offset)
 
     def next_wanted(self, from_offset: int, states: frozenset[int]) -> int | None:
-        """Return what MessageStates.next_wanted() does."""
+        """Return the result of MessageStates.next_wanted()."""
         return self._states.next_wanted(self._topic, self._number, from_offset, states)
 
     def renew(self, follower: PartitionFollower) -> None:
         """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
 
-        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
-        them, and no row marks them any longer.
+        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: these still
+        contain the messages, and no row marks them any longer.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

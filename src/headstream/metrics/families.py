@@ -50,12 +50,12 @@ def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
 def limit_series(
     series: Sequence[Series], others: tuple[str, ...], combine: Callable[[Iterable[float]], float] = sum
 ) -> Sequence[Series]:
-    """Return at most MOST_SERIES series, and one for all others: collectors suffer from too many.
+    """Return at most MOST_SERIES series, and one series for the remaining values, since collectors are slow with many series.
 
     Args:
-        series: The series, those to be kept first. For counters an order that stays the same, since a sum that becomes smaller
+        series: The series; the series to keep are first. For counters the order must be stable, since a sum that becomes smaller
             looks like a restart.
-        others: Values of the labels of the one for all others.
+        others: Label values of the series for the remaining values.
     """
     if len(series) <= MOST_SERIES:
         return series

@@ -1,10 +1,10 @@
 """Metrics over OTLP: families of prometheus_client, converted and sent to a collector by OpenTelemetry's exporter.
 
 The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names
-stay, so that a collector that exports to Prometheus again makes the same series of them. The unit is derived from the name.
+stay, so that a collector that exports to Prometheus produces the same series. The unit is derived from the name.
 
-OpenTelemetry's variables say where to and how: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME,
-OTEL_METRIC_EXPORT_INTERVAL, and those beside them.
+OpenTelemetry's variables set the address and protocol: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS,
+OTEL_SERVICE_NAME, OTEL_METRIC_EXPORT_INTERVAL, and the related variables.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 
 
 class OtlpPush:
-    """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; a minute), and once more when it is closed.
+    """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default a minute), and a last time when it is
+    closed.
 
     A collector that does not answer is logged once, and again when it answers.
 
     Args:
         service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
-        collect: Returns the metrics; called in its own thread.
+        collect: Returns the metrics; called in a separate thread.
 
     Raises:
         MissingExtraError: OpenTelemetry's exporter is not installed.
@@ -82,7 +83,7 @@ class OtlpPush:
         self._is_parents = True
 
     def close(self) -> None:
-        """Send the metrics once more, and end; in a forked child, whose parent sends them, do nothing."""
+        """Send the metrics a last time, and end; in a forked child, whose parent sends them, do nothing."""
         if self._is_parents:
             return
         self._is_over.set()

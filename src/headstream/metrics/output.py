@@ -26,9 +26,9 @@ class MetricsOutput:
     """Writes the metrics of a job to a file, and sends them over OTLP.
 
     Args:
-        service: The job's name for OTLP, unless OpenTelemetry's variables say it.
+        service: The job's name for OTLP, unless OpenTelemetry's variables contain it.
         file: None for none.
-        write_text: Receives them in the OpenMetrics format, and whether they are the last ones; None for nothing.
+        write_text: Receives the metrics in the OpenMetrics format, and whether they are the last; None for nothing.
 
     Raises:
         MissingExtraError: a library is not installed.

@@ -1,8 +1,7 @@
 """Mirror: copies topics from any log to any other, each message once, also after being killed.
 
-hops     the header hs.mirror: which logs a message comes from
-runs     sets of offsets, of what a destination has
-plan     what a mirror creates, and what will differ
+hops     the header hs.mirror: the origins of a message
+runs     sets of offsets, of messages in a destination plan the topics that a mirror creates, and the differences
 mirror   Mirror: one run
 target   the destination's side of a run: producers, states, and the messages it already contains
 metrics  its numbers, for a collector

@@ -2,9 +2,9 @@
 
     <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
 
-The first is the log that the message was copied from, with the message's place there; the others are those before, the
-newest first. A log is named by its UUID or as the mirror's options say. Generations distinguish a partition from
-earlier ones of its name, before a purge.
+The first is the source log of the copy, with the message's place there; the further logs are earlier hops, the
+newest first. A log is named by its UUID or as in the mirror's options. Generations distinguish a partition from earlier
+partitions of its name, before a purge.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_log_name(name: str) -> str:
 
 
 def newest_hop(headers: Headers) -> Hop | None:
-    """Return the place that a message was copied from, or None if it was not mirrored."""
+    """Return the place from which a message was copied, or None if it was not mirrored."""
     found = headers.get(MIRROR_HEADER)
     if found is None:
         return None

@@ -13,7 +13,7 @@ from headstream.mirror.mirror import MirrorStats
 _COUNTERS: Final = (
     ("copied_messages", "copied", "Messages sent to the destination."),
     ("found_messages", "found", "Messages that an earlier run had copied."),
-    ("looped_messages", "looped", "Messages skipped because they come from the destination."),
+    ("looped_messages", "looped", "Messages skipped because they originate in the destination."),
     ("missed_offsets", "missed", "Offsets that the source had dropped before they were read."),
     ("copied_bytes", "bytes", "Payload and key bytes sent."),
 )

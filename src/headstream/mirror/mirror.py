@@ -1,14 +1,14 @@
 """Mirror: one run of copying topics from a log to another.
 
-    poll the source -> route -> skip copied messages and those that come from the destination -> send -> … -> checkpoint
+    poll the source -> route -> skip copied messages and messages that originate in the destination -> send -> … -> checkpoint
 
     checkpoint    1. flush: all messages are stored, and in their states
                   2. commit the source's offsets: the next run begins there
-                  3. commit the destination's ends: the next run reads back what is behind them
+                  3. commit the destination's ends: the next run reads back the messages after them A
 
-A message is written with its place in the source (hops.py), so that no kill can separate the two: a run that begins after a
-kill reads back which messages after the last checkpoint are there, and skips them. Killed between 2 and 3 it only reads
-back more. The third step waits until the source is past everything that was read back. So each message is copied once, without
+message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
+which messages after the last checkpoint exist in the destination, and skips them. Killed between 2 and 3 it only reads
+back more. The third step waits until the source is past all messages that were read back. So each message is copied once, without
 numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the
 next run has read back.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
 """How long to wait for messages when no topic has any."""
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the source's topics, and lag is measured."""
 
 
@@ -47,10 +47,10 @@ class MirrorOptions:
     Args:
         topics: `stream/topic` or patterns of it; all topics by default. Topics created later are copied too.
         route: Returns the destination's topic of a message, or None to leave it out; by default the source's topic.
-        once: Whether to end when the messages that were there at the start are copied.
+        once: Whether to end when the messages that existed at the start are copied.
         bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
-        checkpoint_s: How often to commit, seconds; what is sent in between is read back after a kill.
-        states: `keep` copies messages in any state, with their states; `available` leaves out those in other states, for
+        checkpoint_s: How often to commit, seconds; messages sent in between are read back after a kill.
+        states: `keep` copies messages in any state, with their states; `available` leaves out messages in other states, for
             destinations that have no states.
         source_name: The source's name in the header hs.mirror; by default its identity.
         target_name: The destination's name; by default its identity.
@@ -83,12 +83,12 @@ class MirrorStats:
     Args:
         copied: Messages sent to the destination.
         found: Messages that an earlier run had copied.
-        looped: Messages skipped because they come from the destination.
-        left_out: Messages that the route leaves out, and those that are marked for deletion.
+        looped: Messages skipped because they originate in the destination.
+        left_out: Messages that the route leaves out, and messages marked for deletion.
         missed: Offsets that the source had dropped before they were read, by retention or compaction.
         bytes: Payload and key bytes sent.
-        lag: Topic -> messages of the source not read yet.
-        behind_s: Age of the message read last when it was read, seconds; 0 if nothing is left.
+        lag: Topic -> number of messages of the source not read yet.
+        behind_s: Age of the last read message at the time of reading, seconds; 0 if no message is left.
     """
 
     copied: int = 0
@@ -117,10 +117,10 @@ class _SourceTopic:
         self.positions = {
             partition.number: committed.get(partition.number, partition.first_offset) for partition in topic.partitions
         }
-        self._set_aside: frozenset[tuple[int, int]] = frozenset()
+        self._with_states: frozenset[tuple[int, int]] = frozenset()
         if keeps_states:
             with suppress(UnsupportedError):  # a source without states
-                self._set_aside = frozenset(
+                self._with_states = frozenset(
                     (number, change.offset) for number in self.numbers for change in source.states(self.name, number)
                 )
         states = None if keeps_states else ("available",)
@@ -128,11 +128,11 @@ class _SourceTopic:
 
     def has_state(self, hop: Hop) -> bool:
         """Return whether a message was in another state than available when the run began."""
-        return hop.topic == self.name and (hop.partition, hop.offset) in self._set_aside
+        return hop.topic == self.name and (hop.partition, hop.offset) in self._with_states
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all that was there when the run began has been read."""
+        """Whether all messages that existed when the run began have been read."""
         positions = self.consumer.positions
         return all(positions.get(number, end) >= end for number, end in self.ends.items())
 
@@ -157,12 +157,12 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Give another one, or a route")
+            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
         self._stop = threading.Event()
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._saved_s = 0.0
         self._paid_s = 0.0
         self.stats = MirrorStats()
@@ -176,10 +176,10 @@ class Mirror:
         self._stop.set()
 
     def run(self) -> MirrorStats:
-        """Copy messages until stop(), or with `once` until those that are there now are copied; after an error, run again."""
+        """Copy messages until stop(), or with `once` until the messages that exist now are copied; after an error, run again."""
         self._saved_s = self._paid_s = time.monotonic()
         try:
-            self._look()
+            self._find_topics()
             while not self._stop.is_set():
                 count = sum(self._copy(topic) for topic in list(self._topics.values()) if not self._stop.is_set())
                 now_s = time.monotonic()
@@ -189,8 +189,8 @@ class Mirror:
                     if self._options.once and all(topic.is_at_end for topic in self._topics.values()):
                         break
                     self._stop.wait(_IDLE_S)
-                if now_s >= self._looked_s + _LOOK_S:
-                    self._look()
+                if now_s >= self._checked_s + _CHECK_EVERY_S:
+                    self._find_topics()
                     self._options.on_progress(self.stats)
             self._save()
             self._measure_lag()
@@ -201,9 +201,9 @@ class Mirror:
 
     # -- topics -----------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _find_topics(self) -> None:
         """Begin with topics that are new since the last look, and measure the lag."""
-        self._looked_s = time.monotonic()
+        self._checked_s = time.monotonic()
         if self._topics and self._options.once:
             self._measure_lag()
             return
@@ -325,7 +325,7 @@ class Mirror:
             self._stop.wait(self._paid_s - now_s)
 
     def _save(self) -> None:
-        """Make a checkpoint if messages were read since the last one."""
+        """Make a checkpoint if messages were read since the last checkpoint."""
         self._saved_s = time.monotonic()
         if not self._is_dirty:
             return
@@ -348,7 +348,7 @@ class Mirror:
         return generation != topic.generations[partition] or topic.positions[partition] >= offset
 
     def _close(self) -> None:
-        """Close everything; the next run reads uncommitted messages again."""
+        """Close both clients; the next run reads uncommitted messages again."""
         for topic in self._topics.values():
             topic.consumer.close(commit=False)
         for target in self._targets.values():

@@ -1,4 +1,4 @@
-"""The plan of a mirror: which topics it copies, which it creates, and what will differ in the destination."""
+"""The plan of a mirror: the topics that it copies and creates, and the differences in the destination."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
     """
     wanted = list(patterns)
     if not wanted:
-        raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+        raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
     there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
     for name in wanted:
         if name not in there and not any(character in name for character in "*?["):
-            raise TopicNotFoundError(f"topic {name!r} does not exist in the source", advice="Name one that does, or a pattern")
+            raise TopicNotFoundError(f"topic {name!r} does not exist in the source", advice="Specify one that does, or a pattern")
     return [topic for name, topic in sorted(there.items()) if any(fnmatch.fnmatchcase(name, each) for each in wanted)]
 
 
 def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
-    """Return what a mirror of topics (patterns as of match_topics()) to topics of the same name will do."""
+    """Return the plan of a mirror of topics (patterns as for match_topics()) to topics of the same name."""
     return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
 
 

@@ -110,7 +110,7 @@ class TargetTopic:
         self._producer: ForwardingProducer = target.forwarding_producer(name, linger_ms=_LINGER_MS)
 
     def _read_back(self, *, from_first: bool) -> None:
-        """Note which messages of the source are there."""
+        """Record which messages of the source exist there."""
         if from_first:
             for number in self._numbers:
                 self._marks.seek(number, "first")
@@ -123,7 +123,7 @@ class TargetTopic:
                         self._places[hop] = message.partition, message.offset
 
     def has(self, hop: Hop) -> bool:
-        """Return whether a message of the source is already there."""
+        """Return whether a message of the source already exists there."""
         runs = self._there.get((hop.topic, hop.partition, hop.generation))
         return runs is not None and hop.offset in runs
 
@@ -144,13 +144,13 @@ class TargetTopic:
             self._states.append((receipt, int(message.state)))
 
     def restore_state(self, message: ReceivedMessage, hop: Hop) -> None:
-        """Set the state of a message that is already there: a killed mirror may not have set it."""
+        """Set the state of a message that already exists there: a killed mirror has possibly not set it."""
         place = self._places.get(hop)
         if place is not None:
             self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)
 
     def flush(self) -> None:
-        """Wait until everything sent is stored, in its state."""
+        """Wait until all sent messages are stored, in its state."""
         self._producer.flush()
         wanted: dict[tuple[int, int], list[int]] = {}
         for receipt, state in self._states:
@@ -161,7 +161,7 @@ class TargetTopic:
         self._states.clear()
 
     def commit(self, is_passed: Callable[[tuple[str, int, int], int], bool]) -> None:
-        """Commit the topic's ends: everything copied so far is before them, and the source's offsets are committed.
+        """Commit the topic's ends: all messages copied so far are before them, and the source's offsets are committed.
 
         Messages that were read back, and that the source's committed offsets are not past yet, must be found again by the next
         run: until then the ends stay as they are.

@@ -2,7 +2,7 @@
 
     C3 01 | fingerprint u64, little-endian: CRC-64-AVRO of the writer's schema in parsing canonical form | the record
 
-The payload names its schema, so that readers with a newer one decode older messages. See "Single object encoding" in Avro's
+The payload names its schema, so that readers with a newer schema decode older messages. See "Single object encoding" in Avro's
 specification.
 """
 
@@ -46,7 +46,7 @@ def avro(
                 fingerprint(to_parsing_canonical_form(plain), "CRC-64-AVRO")
             )
         except Exception as error:  # the library raises several
-            raise InvalidInputError(f"this is not an Avro schema: {error}", advice="Give it as JSON text or a dict") from error
+            raise InvalidInputError(f"this is not an Avro schema: {error}", advice="Pass it as JSON text or a dict") from error
 
     reader, own_mark = parse(schema)
     writers = {mark: parsed for parsed, mark in map(parse, known)} | {own_mark: reader}
@@ -64,7 +64,7 @@ def avro(
         writer = writers.get(payload[2:_HEAD_BYTES])
         if writer is None:
             mark = payload[2:_HEAD_BYTES].hex()
-            raise InvalidInputError(f"its schema {mark} is unknown", advice="Name the schema in known=")
+            raise InvalidInputError(f"its schema {mark} is unknown", advice="Specify the schema in known=")
         body = io.BytesIO(payload)
         body.seek(_HEAD_BYTES)
         value = fastavro.schemaless_reader(body, writer, None if writer is reader else reader)

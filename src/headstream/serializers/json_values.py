@@ -11,7 +11,7 @@ from headstream.serializers.serializer import Serializer
 
 
 def json(*, decimals: bool = False) -> Serializer[Any]:
-    """Return a serializer of what JSON has: None, bool, int, float, str, lists and dicts with text keys; UTF-8, compact.
+    """Return a serializer of JSON's types: None, bool, int, float, str, lists and dicts with text keys; UTF-8, compact.
 
     NaN and infinity are rejected: they are not JSON.
 

@@ -1,4 +1,4 @@
-"""Serializer: a pair of functions between values and payloads, and the errors that name what failed."""
+"""Serializer: a pair of functions between values and payloads, and the errors that name the failure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _function_of(option: str, given: Any) -> tuple[str, Callable[[Any], Any]]:
         return given.name, getattr(given, option)
     if not callable(given):
         raise InvalidOptionError(
-            f"{option} is {given!r}", advice="Give a function, or a serializer as serializers.json(), serializers.msgspec(Order)"
+            f"{option} is {given!r}", advice="Pass a function, or a serializer as serializers.json(), serializers.msgspec(Order)"
         )
     return getattr(given, "__qualname__", type(given).__name__), given
 

@@ -62,7 +62,7 @@ _SECRET_BYTES: Final = 64
 
 
 class ServerApp:
-    """A server, as long as the body of `async with` runs.
+    """A server, while the body of `async with` runs.
 
     Args:
         pipelines: Reports of Replicate pipelines for the console.
@@ -95,7 +95,7 @@ class ServerApp:
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of commands, after start()."""
         if self._dispatcher is None:
-            raise AssertionError("start() comes first")
+            raise AssertionError("start() must be called first")
         return self._dispatcher
 
     async def start(self) -> None:
@@ -135,7 +135,7 @@ class ServerApp:
         admission = Admission(config.connection_rate)
         budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
         if config.tcp_address is not None:
-            most = self._room_for_connections(config.tcp.max_connections, "tcp")
+            most = self._limit_of_connections(config.tcp.max_connections, "tcp")
             self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget, admission)
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
@@ -155,10 +155,10 @@ class ServerApp:
         note(
             logging.INFO,
             "ready",
-            tcp=self._spell(self.tcp_address),
-            http=self._spell(self.http_address),
-            quic=self._spell(self.quic_address),
-            kafka=self._spell(self.kafka_address),
+            tcp=self._format_address(self.tcp_address),
+            http=self._format_address(self.http_address),
+            quic=self._format_address(self.quic_address),
+            kafka=self._format_address(self.kafka_address),
             data=config.data,
         )
 
@@ -177,7 +177,7 @@ class ServerApp:
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._stored_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
-        http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
+        http = replace(config.http, max_connections=self._limit_of_connections(config.http.max_connections, "http"))
         reports = self._pipelines or NO_PIPELINES
         self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission, reports)
         host, port = await self._http.start(address.host, address.port, tls)
@@ -231,7 +231,7 @@ class ServerApp:
         from headstream.server.kafka.listener import KafkaServer
 
         self._check_anonymous(address)
-        most = self._room_for_connections(config.kafka.max_connections, "kafka")
+        most = self._limit_of_connections(config.kafka.max_connections, "kafka")
         self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget, admission)
         self.kafka_address = await self._kafka.start(address, tls)
         self._ends.push_async_callback(self._kafka.stop, 0)
@@ -248,14 +248,14 @@ class ServerApp:
             note(logging.WARNING, "kafka.anonymous_user does not exist: clients without a login are refused", user=name)
             return
         raise InvalidOptionError(
-            f"other machines could do everything without a login: {name!r} is the root user",
+            f"other machines could do everything without logging in: {name!r} is the root user",
             where="kafka.anonymous_user",
             advice="Create a user with the permissions that these clients need, or listen on 127.0.0.1",
         )
 
     @staticmethod
-    def _room_for_connections(wanted: int, transport: str) -> int:
-        """Return the limit of one listener's connections: the log needs a part of the open files."""
+    def _limit_of_connections(wanted: int, transport: str) -> int:
+        """Return the limit of one listener's connections, since the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
@@ -304,9 +304,7 @@ class ServerApp:
             self.dispatcher.sessions.close(session)
         where = " and ".join(str(address) for address in open_addresses if not address.is_loopback)
         raise InvalidOptionError(
-            f"other machines could log in as {DEFAULT_USERNAME!r} with the default password",
-            where=where,
-            advice=advice,
+            f"other machines could log in as {DEFAULT_USERNAME!r} with the default password", where=where, advice=advice
         )
 
     async def _sweep_periodically(self) -> None:
@@ -386,5 +384,5 @@ class ServerApp:
         return secret
 
     @staticmethod
-    def _spell(address: Address | None) -> str | None:
+    def _format_address(address: Address | None) -> str | None:
         return None if address is None else str(address)

@@ -5,7 +5,7 @@ from headstream.spark import session
 spark = session()
 df = spark.readStream.format("headstream").option("url", "file:///var/lib/shop").option("subscribe", "shop/orders").load()
 
-Importing this needs neither PySpark nor Java; session() reports what is missing.
+Importing this needs neither PySpark nor Java; session() reports missing parts.
 """
 
 from __future__ import annotations

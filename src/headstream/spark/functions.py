@@ -1,4 +1,4 @@
-"""Column functions over headers and messages, for any frame: of our own source, of Spark's Kafka source, of a table.
+"""Column functions over headers and messages, for any DataFrame: of our own source, of Spark's Kafka source, of a table.
 
     header(col, "attempt", "int")       one header's value                                  SQL: headers_decode(col):attempt::int
     headers_decode(col, shape)          headers in another shape; from Kafka's header array, from `array` or from `binary`

@@ -1,9 +1,9 @@
-"""LagListener: how far behind streaming queries are, partition by partition, and what they write, for monitoring.
+"""LagListener: the lag of streaming queries, per partition, and the rows that they write, for monitoring.
 
     lag = LagListener(lambda lags: print(max(each.lag for each in lags)))
     spark.streams.addListener(lag)
     ...
-    lag.metrics_text()                            OpenMetrics, as Prometheus and others scrape it
+    lag.metrics_text()                            OpenMetrics, as Prometheus scrapes it
     prometheus_client.REGISTRY.register(lag)      the same, with the other metrics of the process
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
@@ -145,7 +145,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _written_rows(sink: Any) -> int:
-    """Return the rows that a batch has written to a data source in Python; 0 for other sinks, whose descriptions name others."""
+    """Return the rows that a batch has written to a data source in Python; 0 for sinks that report otherwise."""
     if not isinstance(sink, Mapping) or _SINK not in str(sink.get("description")):
         return 0
     return max(0, int(sink.get("numOutputRows") or 0))  # -1: not known

@@ -32,7 +32,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
         random.shuffle(items)
         return items
     if window < 0:
-        raise InvalidInputError(f"a window of {window} messages", advice="Use 0 or more, or None for any order")
+        raise InvalidInputError(f"the window is {window} messages", advice="Use 0 or more, or None for any order")
     # Two messages change places only if their random shifts differ by more than their distance.
     places = [place + random.random() * (window + 1) for place in range(len(items))]
     return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
@@ -65,7 +65,7 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 
     Args:
         count: Number of batches, from 1; some can be empty.
-        seed: Seed of random cuts; None: batches of equal size, give or take one.
+        seed: Seed of random cuts; None: batches whose sizes differ by at most one.
 
     Raises:
         InvalidInputError: the count is below 1.
@@ -99,7 +99,7 @@ def delay(
         InvalidInputError: the count is negative.
     """
     if by is not None and by < 0:
-        raise InvalidInputError(f"a delay by {by} messages", advice="Use 0 or more, or None for the end")
+        raise InvalidInputError(f"the delay is {by} messages", advice="Use 0 or more, or None for the end")
     items = list(messages)
     distance = len(items) if by is None else by
     held = [message.table == table and role in (None, message.role) for message in items]

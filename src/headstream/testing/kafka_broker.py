@@ -31,7 +31,7 @@ from headstream.spark.sessions.java import find_java
 from headstream.testing import kafka_requests
 from headstream.testing.temporary_server import HOST, TemporaryServer, find_free_ports
 
-_LOOK_SECONDS: Final = 0.05
+_CHECK_SECONDS: Final = 0.05
 _LOGGING: Final = """\
 rootLogger.level = info
 rootLogger.appenderRef.stderr.ref = stderr
@@ -183,4 +183,4 @@ class KafkaBroker(TemporaryServer):
         while self.count_partitions(topic) < partitions:
             if time.monotonic() > end:
                 raise NotFoundError(f"the topic {topic!r} did not get its {partitions} partitions", where=self.bootstrap_servers)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)

@@ -53,7 +53,7 @@ class _Response:
 
 
 def count_brokers(address: tuple[str, int]) -> int:
-    """Return the number of brokers in the cluster that accept requests; OSError if none answers at the address."""
+    """Return the number of brokers in the cluster that accept requests; OSError if no broker answers at the address."""
     answer, brokers = _request_metadata(address, [])
     del answer
     return brokers

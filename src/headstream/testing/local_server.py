@@ -27,7 +27,7 @@ class LocalServer:
 
     Args:
         directory: The log's directory; None for a log in memory, which a restart loses.
-        segment_bytes: Size at which a partition's file is followed by a new one.
+        segment_bytes: Size at which a partition begins a new file.
         tls: The certificate of TCP and HTTP; None for no encryption.
         quic: Whether it serves QUIC too, which needs headstream[quic].
         kafka: Whether it serves Kafka's clients too.

@@ -54,8 +54,9 @@ class PostgresServer(TemporaryServer):
     """A PostgreSQL server with one database, running from start() to stop() or within a `with` statement.
 
     Args:
-        directory: Directory in which its own directory is made, which stop() removes; by default that of temporary files.
-            If this process runs as root, the server runs as the user `postgres` or `nobody`, who must be able to reach it.
+        directory: Directory in which the server's directory is created, which stop() removes; by default the directory of
+            temporary files. If this process runs as root, the server runs as the user `postgres` or `nobody`, who must be able to
+            reach it.
         settings: Settings of the server that override the defaults here, as {"wal_level": "logical"}.
         start_seconds: Timeout of a start, seconds.
     """
@@ -88,7 +89,7 @@ class PostgresServer(TemporaryServer):
         return f"jdbc:postgresql://{HOST}:{self.port}/{_NAME}"
 
     def execute(self, sql: str) -> str:
-        """Run statements and return their output: a line per row, columns separated by `|`. Each commits unless they say BEGIN.
+        """Run statements and return their output: a line per row, columns separated by `|`. Each commits, except after BEGIN.
 
         Raises:
             InvalidInputError: a statement failed; the text has the server's reason.
@@ -111,8 +112,8 @@ class PostgresServer(TemporaryServer):
         ran = subprocess.run(_as_owner([*command, *options]), capture_output=True, text=True, errors="replace", cwd="/")
         if ran.returncode != 0:
             raise EnvironmentSetupError(
-                f"PostgreSQL's cluster in {directory} could not be made:\n{ran.stdout}{ran.stderr}",
-                advice="Name a directory that the user of the server can reach, or none for that of temporary files",
+                f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
+                advice="Specify a directory that the server's user can reach, or omit it to use the directory of temporary files",
             )
         (directory / "password").unlink()
 
@@ -194,7 +195,7 @@ def _unprivileged_user() -> tuple[int, int] | None:
 
 
 def _as_owner(command: list[str]) -> list[str]:
-    """Return the command that runs another one as the user of the server."""
+    """Return the command that runs another command as the user of the server."""
     owner = _unprivileged_user()
     return command if owner is None else [sys.executable, "-I", "-c", _DROP_ROOT, str(owner[0]), str(owner[1]), *command]
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 from typing import Final
 
-_LOOK_SECONDS: Final = 0.2
+_CHECK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
@@ -28,7 +28,7 @@ _END_SECONDS: Final = 10
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit code; the arguments are those above (an empty FOLDER removes none)."""
+    """Run the program and return its exit code; the arguments are described above (an empty FOLDER removes no folder)."""
     ending = signal.SIGKILL
     if arguments[0] == "--signal":
         ending, arguments = signal.Signals[arguments[1]], arguments[2:]
@@ -64,7 +64,7 @@ def end(guard: subprocess.Popen[bytes], word: bytes) -> None:
 def _wait(process: subprocess.Popen[bytes], parent: int) -> bytes | None:
     """Return the parent's command, empty if the parent has exited, or None if the program has exited."""
     while process.poll() is None:
-        if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+        if select.select([sys.stdin], [], [], _CHECK_SECONDS)[0]:
             return os.read(sys.stdin.fileno(), 16)
         if os.getppid() != parent:
             return b""

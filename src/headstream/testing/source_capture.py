@@ -1,12 +1,12 @@
 """A capture of the simulated source, as Replicate makes it: its history as metadata and data messages in source order.
 
-metadata    each version of a table, before its first data message or, by option, late; the first versions come first
+metadata    each version of a table, before its first data message or, by option, late; the first versions are first
 data        REFRESH: sequence, timestamp, position and transaction are empty texts, masks and counters null
             INSERT: data; UPDATE: data and beforeData; DELETE: the row in data or in beforeData
 masks       changeMask has the columns whose value changed, for INSERT all, for DELETE the key; never large objects, so the
             mask of an update of large objects only equals that of an update without changes.
             columnMask has the columns in the message
-sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the whole capture
+sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the entire capture
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HeaderMap: TypeAlias = dict[str, str | int | bool | HeaderValue]
 
 _SERVER: Final = "source.example"
 _REFRESHED: Final = "2024-01-15T07:59:00.000"
-_spell_key: Final = json.JSONEncoder(ensure_ascii=False).encode
+_encode_key: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class SourceMessage(NamedTuple):
@@ -54,13 +54,13 @@ class CaptureOptions:
     """The form of the captured messages; the defaults are Replicate with full logging at the source.
 
     Args:
-        partial_images: Updates carry their key, the changed columns and some others (never an unchanged large
-            object); the rest is null and not in the column mask. A change of the key still carries the whole row, except
+        partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large
+            object); the rest is null and not in the column mask. A key update still carries the complete row, except
             with the next option.
         partial_key_changes: Partial images also for updates that change the key: the row's other columns are only known
             under its old key.
         before_images: Updates carry beforeData. Without, only changes of the key do.
-        deletes_in: The section with the deleted row; the other one is null.
+        deletes_in: The section with the deleted row; the other section is null.
         deleted_columns: Whether a deleted row has all its columns, or its key only.
         late_metadata: Table (`schema.table`) to the number of data messages of each of its versions that precede
             the version's metadata; `end` puts it after everything.
@@ -322,7 +322,7 @@ class _CapturedVersion:
             return self._table.qualified_name.encode()
         row = change.before if change.after is None else change.after
         assert row is not None
-        return _spell_key({name: str(row[name]) for name in self._keys}).encode()
+        return _encode_key({name: str(row[name]) for name in self._keys}).encode()
 
 
 class _Images(NamedTuple):

@@ -1,7 +1,7 @@
 """A simulated source database and its capture: a test oracle for jobs that turn change messages into tables.
 
 It is in memory and generated from a seed, and knows the true final state of every table, because it made
-the changes. Its capture is what Replicate would send. Pass the messages to your job, in order or not,
+the changes. Its capture equals the messages that Replicate would send. Pass the messages to your job, in order or not,
 then compare:
 
     >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
@@ -17,7 +17,7 @@ then compare:
     >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
     True
 
-A full load has rows as they were before any change: REFRESH messages have no change sequence and no time, and in any
+A full load has the rows before any change: REFRESH messages have no change sequence and no time, and in any
 order of a key's messages, a change overrides a REFRESH. A job that sorts by change sequence as text does
 that already, since the empty text sorts first.
 
@@ -74,7 +74,7 @@ class SourceDatabase:
                 advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
             )
         if not names or len(set(names)) != len(names):
-            raise InvalidInputError("a source needs tables, each of its own name", where=", ".join(names))
+            raise InvalidInputError("a source needs tables with unique names", where=", ".join(names))
         self.seed = seed
         self._tables = dict(zip(names, tables, strict=True))
         self._key_changes = key_changes

@@ -6,7 +6,7 @@
                   update without changes, change of the primary key (to a new key or a vacated one),
                   delete, delete and re-insert of one key within the transaction
     alterations   version v of n of a table begins at transaction v/n, with an insert into it;
-                  rows retain the columns of the new version and get null for added ones
+                  rows retain the columns of the new version and get null for added columns
 
 The history is independent of messages: `source_capture` encodes its changes as messages.
 """
@@ -31,7 +31,7 @@ _RETURN_SHARE: Final = 0.3  # share of vacated keys among new ones
 class SourceChange(NamedTuple):
     """One row's change.
 
-    `before` is the whole row before the change (None for INSERT and REFRESH), `after` the whole row after it
+    `before` is the complete row before the change (None for INSERT and REFRESH), `after` the complete row after it
     (None for DELETE). A REFRESH has change number, transaction and event counter 0 and no commit time.
     Rows are shared between changes: do not modify them.
     """
@@ -100,7 +100,7 @@ class _TableState:
         self._changeable = [(name, maker) for name, maker in self._makers if maker is not None]
 
     def alter(self) -> None:
-        """Switch to the table's next version: every row gets its columns, null for added ones."""
+        """Switch to the table's next version: every row gets its columns, and null for added columns."""
         self.version += 1
         self._begin_version()
         self.rows = {key: {name: row.get(name) for name, _ in self._makers} for key, row in self.rows.items()}
@@ -117,7 +117,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Give one to three columns of a row new values (which can equal the old ones)."""
+        """Give one to three columns of a row new values (which can equal the old values)."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)
@@ -255,4 +255,4 @@ def _draw_change(state: _TableState, random: Random, *, key_changes: bool) -> li
         if chance < share:
             return [state.update(random) if draw is _TableState.change_key and not key_changes else draw(state, random)]
         chance -= share
-    raise AssertionError("the shares sum to 1")
+    raise AssertionError("the shares must sum to 1")

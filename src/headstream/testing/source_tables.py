@@ -106,7 +106,7 @@ class SourceTable:
 
     @property
     def has_logical_types(self) -> bool:
-        """Whether its messages have dates, times and decimals as Avro's logical types; JSON has none."""
+        """Whether its messages have dates, times and decimals as Avro's logical types; JSON has no logical types."""
         return self.form == "avro" and self.logical_types
 
     @property

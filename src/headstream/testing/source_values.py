@@ -1,8 +1,8 @@
 """Random values of every Replicate type from a seed, extremes included.
 
 `value_maker` draws any value of a column (one in eight an extreme of
-its type, one in eight null if nullable); `make_key` is a bijection from a counter to
-values, so that a new counter gives a new key.
+its type, one in eight null if nullable); `make_key` is a bijection from a counter to values, so a new counter produces a new
+key.
 
     type                 Python value      extremes
     INTn, UINTn          int               least and greatest of the width; UINT8 is a Decimal, as in DECIMAL(20,0)

@@ -28,20 +28,20 @@ _PASSING: Final = ("Address already in use", "is still in use", "is starting up"
 _PORTS: Final = (15_000, 32_000)
 """Ports to choose from; Linux gives outgoing connections those from 32,768 on."""
 _PORT_ATTEMPTS: Final = 20
-LOOK_SECONDS: Final = 0.05
+CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
 """Lines."""
 _LOG_NAME: Final = "server.log"
 
 
 class TemporaryServer:
-    """A program with a directory of its own, running from start() to stop() or within a `with` statement.
+    """A program with a separate directory, running from start() to stop() or within a `with` statement.
 
-    A subclass says how its directory is prepared, how the program is called, and when it is ready.
+    A subclass defines how its directory is prepared, how the program is called, and when it is ready.
 
     Args:
-        title: What it is, in errors, as `Kafka broker`.
-        parent: Directory in which its own directory is made; None for that of temporary files.
+        title: The program's name in errors, as `Kafka broker`.
+        parent: Directory in which the program's directory is created; None for the directory of temporary files.
         start_seconds: Timeout of a start, seconds.
     """
 
@@ -86,14 +86,14 @@ class TemporaryServer:
                     self._end(b"keep")
                 if is_last:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(CHECK_SECONDS)
             except BaseException:
                 self.stop()
                 raise
         return self
 
     def stop(self) -> None:
-        """End it at once and remove its data; does nothing if it was not started."""
+        """End it immediately and remove its data; does nothing if it was not started."""
         directory, self._directory = self._directory, None
         self._end(b"")
         if directory is not None:
@@ -135,7 +135,7 @@ class TemporaryServer:
         return True
 
     def _complete(self) -> None:
-        """Do what is left to be done after the first start."""
+        """Do the remaining work after the first start."""
 
     def _kill(self, directory: Path) -> None:
         """Kill processes of the program that would outlive it."""
@@ -164,7 +164,7 @@ class TemporaryServer:
                 raise EnvironmentSetupError(f"the {self._title} exited while starting:\n{self.log_tail()}")
             if self._is_ready():
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         raise EnvironmentSetupError(
             f"the {self._title} did not start in {self._start_seconds} seconds:\n{self.log_tail()}",
             advice="Increase start_seconds",

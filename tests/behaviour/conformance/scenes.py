@@ -28,22 +28,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from tests.support.server.peers import Peer
 
-__all__ = [
-    "CONSUMER",
-    "DATA",
-    "GROUP",
-    "STREAM",
-    "TOPIC",
-    "build",
-    "create_topic",
-    "in_a_stream",
-    "in_a_topic",
-    "poll",
-    "poll_of",
-    "polled",
-    "send",
-]
-
 STREAM = "test-stream"
 TOPIC = "test-topic"
 CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)
@@ -54,12 +38,7 @@ GROUP = ConsumerRef(ConsumerKind.GROUP, 1)
 
 
 def create_topic(
-    stream: Identifier = 1,
-    name: str = TOPIC,
-    partitions: int = 3,
-    *,
-    id: int = 0,
-    max_bytes: int = SERVER_DEFAULT,
+    stream: Identifier = 1, name: str = TOPIC, partitions: int = 3, *, id: int = 0, max_bytes: int = SERVER_DEFAULT
 ) -> CreateTopic:
     return CreateTopic(stream, id, partitions, Compression.NONE, NEVER, max_bytes, 1, name)
 

@@ -69,7 +69,7 @@ def _fill(http: Http) -> None:
     broker.offsets.commit(ORDERS, OffsetOwner.group("billing"), {1: 20})
 
 
-@pytest.fixture(scope="module")  # while it runs, no other test of the process can start an event loop
+@pytest.fixture(scope="package")  # while it runs, no other test of the process can start an event loop
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium (Debian's package chromium)")

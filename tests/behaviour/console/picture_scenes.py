@@ -33,8 +33,6 @@ from tests.support.server.http_servers import Http, serving
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["NOW_US", "SCENES", "fill", "open_at_fixed_time", "seek", "serving_pictures"]
-
 NOW_US = 1_700_000_000_000_000
 """The time of all messages; a page is looked at 8 seconds later."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,6 +88,28 @@ def test_kcat_sends_and_reads_when_it_has_its_defaults() -> None:
         assert subprocess.run(read, check=True, timeout=180, capture_output=True).stdout == b"0 k1 v1 a=1\n1 k2 v2 a=1\n"
         listed = subprocess.run([*kcat, "-L"], check=True, timeout=180, capture_output=True).stdout
         assert b'topic "shop.orders" with 1 partitions' in listed
+
+
+@pytest.mark.nightly  # the client is fetched
+@pytest.mark.skipif(shutil.which("npm") is None, reason="Node is not installed")
+def test_kafkajs_sends_reads_in_a_group_and_resets_its_offsets_when_it_has_its_defaults(tmp_path: Path) -> None:
+    install = ["npm", "install", "--prefix", str(tmp_path), "--ignore-scripts", "--no-audit", "--no-fund", "kafkajs@2.2.4"]
+    installed = subprocess.run(install, capture_output=True, text=True, timeout=170)
+    if installed.returncode:
+        pytest.skip("the client cannot be fetched")
+    with kafka_listener() as listener:
+        listener.broker.topics.create(NewTopic(_ORDERS, 1, Limits.WIDE))
+        command = ["node", str(Path(__file__).parent / "kafkajs_client.js"), listener.bootstrap_servers, "shop.orders"]
+        environment = os.environ | {"NODE_PATH": str(tmp_path / "node_modules")}
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.splitlines() == [
+            "committed 100",
+            "reset to the earliest -1",
+            "read again 100 true",
+            "set 42",
+            "reset to the latest -1",
+        ]
 
 
 @pytest.mark.nightly  # the compilation of the client takes longer than all other tests of the file

@@ -216,15 +216,15 @@ def test_messages_that_are_not_available_are_passed_over_when_a_client_reads(lis
 
 
 def test_a_fetch_waits_when_there_is_nothing_yet(listener: KafkaListener) -> None:
-    consumer = Consumer(listener.confluent(group_id="reader", fetch_wait_max_ms=20_000))
+    consumer = Consumer(listener.confluent(group_id="reader", fetch_wait_max_ms=40_000))
     consumer.assign([TopicPartition("shop.orders", 0, 0)])
     assert consumer.poll(0.5) is None
     _produce(listener, {"value": b"late"})
     began_s = time.monotonic()
-    message = consumer.poll(15)
+    message = consumer.poll(60)
     assert message is not None
     assert message.value() == b"late"
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 30, "it has waited to the end"
     consumer.close()
 
 

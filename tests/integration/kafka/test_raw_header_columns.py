@@ -50,7 +50,7 @@ _KINDS = [
     b"a=200&%C3%A9%20x=raw", b"", b"\xff", None,
 ]  # fmt: skip
 _SEED = 20
-_ROWS = 6000
+_ROWS = 2000
 
 
 def _record(random_: random.Random) -> list[KafkaHeader] | None:

@@ -24,7 +24,6 @@ from headstream.replicate.engines.spark_store import configure_store
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark import session, stop
-from tests.integration.conftest import LEAN
 from tests.support.replicate.s3_server import S3Server
 
 
@@ -96,7 +95,7 @@ def main() -> None:
     """Write what has been found into found.json here."""
     with S3Server() as server:
         place = server.place("lake")
-        spark = session(master="local[1]", with_jars=["s3"], quick_start=True, config=LEAN)
+        spark = session(master="local[1]", with_jars=["s3"], quick_start=True)
         try:
             configure_store(spark, place)
             found: dict[str, Any] = dict(overtake(spark, place))

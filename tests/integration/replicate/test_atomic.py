@@ -29,8 +29,8 @@ def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges
     run = Run(spark, tmp_path)
     tables = tuple(table for table in SHOP_TABLES if table.name in names)
     source = SourceDatabase(6, tables=tables, rows=5, transactions=transactions)
-    by_spark = TableRule("*.customers", {"engine": "spark"}), TableRule("*.order_lines", {"engine": "spark", "scd_type": 2})
-    rules = TableRules(exclude=("*.documents",), defaults=TableSettings(deletes="soft"), rules=by_spark)
+    engines = TableRule("*.customers", {"engine": "spark"}), TableRule("*.order_lines", {"scd_type": 2})
+    rules = TableRules(exclude=("*.documents",), defaults=TableSettings(deletes="soft"), rules=engines)
     released = 0
     for part in split(repeat(shuffle(source.capture(), seed=6, window=40), seed=6), 2, seed=6):
         run.send(part)

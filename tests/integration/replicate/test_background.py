@@ -50,7 +50,7 @@ def test_a_pipeline_that_is_started_applies_what_arrives_until_it_is_stopped(run
     assert (summary.changes, summary.parked) == (2, 0)
     assert sorted(row["id"] for row in run.rows("shop", "kit")) == [1, 2]
     assert not run.spark.streams.active
-    with pytest.raises(InvalidInputError, match="started before"):
+    with pytest.raises(InvalidInputError, match="already started"):
         pipeline.start()
 
 

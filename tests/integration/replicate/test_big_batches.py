@@ -18,7 +18,7 @@ from headstream.replicate.inputs.inputs import default_max_bytes
 from headstream.replicate.run import pipeline
 from headstream.replicate.run.processor import Processor
 from headstream.testing import CaptureOptions, SourceDatabase
-from tests.integration.replicate.test_pipeline import DATA, Run
+from tests.integration.replicate.test_pipeline import DATA, PLAIN_TABLES, Run
 from tests.unit.replicate.inputs.test_collecting import UnreadableError
 
 pytestmark = pytest.mark.spark
@@ -61,7 +61,7 @@ def test_pipeline_fetches_a_planned_batch_in_pieces_when_an_earlier_run_did_not_
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(spark, tmp_path)
-    source = SourceDatabase(5, rows=20, transactions=40)
+    source = SourceDatabase(5, tables=PLAIN_TABLES, rows=20, transactions=40)
     run.send(source.capture(CaptureOptions()))
     with monkeypatch.context() as patched:
         patched.setattr(Processor, "process", stop)
@@ -107,7 +107,7 @@ def test_pipeline_names_what_to_do_and_goes_on_when_the_text_of_sparks_error_can
         raise UnreadableError
 
     run = Run(spark, tmp_path)
-    source = SourceDatabase(5, rows=20, transactions=40)
+    source = SourceDatabase(5, tables=PLAIN_TABLES, rows=20, transactions=40)
     run.send(source.capture(CaptureOptions()))
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "collect", fail)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headstream.connect import connect
-from headstream.testing import CaptureOptions, SourceDatabase
+from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase
 from tests.support.cli_inputs import COMMAND, environment, run
 
 pytestmark = pytest.mark.spark
@@ -21,7 +21,7 @@ VARIABLES = {"SPARK_MASTER": "local[2]"}
 
 def fill(url: str, *, without: str | None = None) -> SourceDatabase:
     """Put a small source's messages into a log; the metadata of one table may be missing."""
-    source = SourceDatabase(3, rows=20, transactions=30)
+    source = SourceDatabase(3, tables=SHOP_TABLES[:2], rows=20, transactions=30)
     with connect(url) as log:
         log.create_topic("cdc/data", partitions=2)
         log.create_topic("cdc/metadata")

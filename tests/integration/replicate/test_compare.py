@@ -79,21 +79,24 @@ def update_quantity(key: tuple[object, ...], quantity: int, sequence: str) -> by
 
 
 @pytest.mark.parametrize(
-    ("source_tables", "rows"),
+    ("source_tables", "rows", "transactions"),
     [
-        ([table for table in SHOP_TABLES if table.name in ("order_lines", "devices")], 20),
-        pytest.param(SHOP_TABLES, 40, marks=pytest.mark.nightly),
+        ([table for table in SHOP_TABLES if table.name in ("order_lines", "devices")], 20, 15),
+        pytest.param(SHOP_TABLES, 40, 60, marks=pytest.mark.nightly),
     ],
     ids=["two", "all"],
 )
 def test_compare_finds_each_difference_and_nothing_after_its_repair(
-    spark: SparkSession, postgres: PostgresServer, tmp_path: Path, source_tables: Sequence[SourceTable], rows: int
+    spark: SparkSession,
+    postgres: PostgresServer,
+    tmp_path: Path,
+    source_tables: Sequence[SourceTable],
+    rows: int,
+    transactions: int,
 ) -> None:
     run = Run(spark, tmp_path)
-    source, tables = (
-        SourceDatabase(5, tables=source_tables, rows=rows, transactions=60),
-        [(t.schema, t.name) for t in source_tables],
-    )
+    source = SourceDatabase(5, tables=source_tables, rows=rows, transactions=transactions)
+    tables = [(t.schema, t.name) for t in source_tables]
     run.send(source.capture(CaptureOptions(partial_images=True)))
     run.run(rules=TYPE_2)
     fill_postgres(postgres, source, tables)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(
     ("tables", "rows", "transactions"),
-    [(SHOP_TABLES[:2], 10, 12), pytest.param(SHOP_TABLES, 20, 60, marks=pytest.mark.nightly)],
+    [(SHOP_TABLES[:2], 5, 8), pytest.param(SHOP_TABLES, 20, 60, marks=pytest.mark.nightly)],
     ids=["two tables", "all tables"],
 )
 def test_open_versions_equal_the_source_whichever_engine_merges(

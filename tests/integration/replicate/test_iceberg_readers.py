@@ -25,8 +25,15 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.testing import PostgresServer
 from tests.campaigns.iceberg_histories import IcebergHistory
-from tests.campaigns.iceberg_rounds import IcebergRoundsHistory, RoundReader
-from tests.support.replicate.iceberg_readers import DuckReader, FaultyCatalog, RestCatalogServer, SparkReader, as_compared
+from tests.campaigns.iceberg_rounds import IcebergReadersHistory, IcebergRoundsHistory
+from tests.support.replicate.iceberg_readers import (
+    DuckReader,
+    FaultyCatalog,
+    ReaderProcesses,
+    RestCatalogServer,
+    SparkReader,
+    as_compared,
+)
 from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows
 
 pytestmark = pytest.mark.nightly
@@ -83,30 +90,10 @@ def versions_of(catalog: Catalog, *name: str) -> list[str]:
 def test_tables_have_the_same_rows_by_three_readers_when_the_process_is_killed_and_columns_change(
     rest: RestCatalogServer, duck: DuckReader, spark_reader: SparkReader, seed: int
 ) -> None:
-    with RestCatalogs(rest) as catalog:
-        readers: dict[str, RoundReader] = {
-            "duckdb": lambda _, at, snapshot: duck.read(at, snapshot),
-            "spark": lambda name, _, at: spark_reader.read(name, at),
-        }
-        history = IcebergRoundsHistory(seed, 12, readers, catalog)
-        history.run()
-    for what in ("kills", "compared with spark, older snapshots", "compared with duckdb, older snapshots"):
+    history = IcebergReadersHistory(seed, 12, ReaderProcesses(rest, duck, spark_reader))
+    history.run()
+    for what in ("compared after a kill", "compared with spark, older snapshots", "compared with duckdb, older snapshots"):
         assert history.counts[what], what
-
-
-class RestCatalogs:
-    """The properties of the catalog, whose tables are dropped at the end: another seed has tables of the same names."""
-
-    def __init__(self, rest: RestCatalogServer) -> None:
-        self._properties = {"type": "rest", "uri": rest.uri}
-
-    def __enter__(self) -> dict[str, str]:
-        return self._properties
-
-    def __exit__(self, *_: object) -> None:
-        catalog = open_catalog(IcebergSettings(catalog=self._properties), Path())
-        for name in catalog.list_tables("SHOP"):
-            catalog.drop_table(name)
 
 
 def test_duckdb_reads_the_rows_of_the_model_when_catalog_and_writers_fail(duck: DuckReader) -> None:
@@ -142,25 +129,29 @@ def test_values_of_every_type_and_their_bounds_are_equal_by_three_readers(
             "ts": pa.array([moment.replace(microsecond=number, tzinfo=utc) for number in numbers], pa.timestamp("us", "UTC")),
             "ntz": pa.array([moment.replace(microsecond=number) for number in numbers], pa.timestamp("us")),
             "big": pa.array([Decimal(number).scaleb(-2) for number in numbers], pa.decimal128(38, 2)),
-            "p": [("c/d e", "Zür", None)[number % 3] for number in numbers],
+            "größe.p": [("c/d e", "Zür", None)[number % 3] for number in numbers],
             "pd": [day + datetime.timedelta(number % 2) for number in numbers],
         })  # fmt: skip
 
     path, catalog = tmp_path / "a b" / "t%u0020", open_rest(rest.uri, tmp_path)
     path.parent.mkdir()
-    mirror = TableMirror(catalog, path, (schema, "t"), most_snapshots=10, kept_us=WEEK_US)
+    identifier = (f"{schema}.ä", 'T "1" é.x')
+    mirror = TableMirror(catalog, path, identifier, most_snapshots=10, kept_us=WEEK_US)
     for first, count in ((0, 30), (30, 10)):
-        write_deltalake(path, rows(first, count), mode="append", partition_by=["p", "pd"])
+        write_deltalake(path, rows(first, count), mode="append", partition_by=["größe.p", "pd"])
         mirror.sync()
-    table = catalog.load_table((schema, "t"))
+    table, name = catalog.load_table(identifier), ".".join(f"`{part}`" for part in identifier)
     columns, *values = delta_rows(path)
     expected = as_compared(list(columns), values)
     assert duck.read(table.metadata_location) == expected
-    assert spark_reader.read(f"{schema}.t") == expected
+    assert spark_reader.read(name) == expected
     ends = [
-        f"{end}({name}) AS {end}_{name}" for name in columns if name not in ("p", "pd", "yes", "bytes") for end in ("min", "max")
+        f"{end}({column}) AS {end}_{column}"
+        for column in columns
+        if column not in ("größe.p", "pd", "yes", "bytes")
+        for end in ("min", "max")
     ]
-    by_spark = spark_reader.query(f"SELECT count(*) AS n, {', '.join(ends)} FROM lake.{schema}.t")
+    by_spark = spark_reader.query(f"SELECT count(*) AS n, {', '.join(ends)} FROM lake.{name}")
     assert by_spark == duck.query(f"SELECT count(*) AS n, {', '.join(ends)} FROM iceberg_scan('{table.metadata_location}')")
     assert by_spark[1][-1] == 40
 

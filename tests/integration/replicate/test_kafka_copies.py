@@ -71,6 +71,7 @@ def test_delayed_messages_are_copied_and_still_released_when_their_schema_comes(
     work.close()
 
 
+@pytest.mark.every_combination
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", ["flush", "commit"])
 def test_copy_has_each_message_once_when_a_crash_hits_it(

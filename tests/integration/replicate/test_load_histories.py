@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.property.test_replicate_loads import MODES, check
+from tests.campaigns.test_replicate_loads import MODES, check
 from tests.support.replicate.executor_work import ExecutorWork, merge_small_batches_by_spark, open_spark_engine
 
 pytestmark = pytest.mark.spark

@@ -55,7 +55,7 @@ def send(log: Any, topic: str, values: Sequence[bytes]) -> None:
             producer.send(value)
 
 
-@pytest.mark.parametrize("how", ["topic", "purged", "log"])
+@pytest.mark.parametrize("how", ["topic", *(pytest.param(how, marks=pytest.mark.nightly) for how in ("purged", "log"))])
 def test_pipeline_keeps_its_memory_when_a_topic_of_a_log_was_created_again(spark: SparkSession, tmp_path: Path, how: str) -> None:
     url = f"file://{tmp_path / 'log'}"
     with connect(url) as log:

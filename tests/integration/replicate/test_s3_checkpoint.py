@@ -26,7 +26,7 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.status import note_status
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.property.test_replicate_delivery import deliver
+from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.crashes import CrashError, crash_after, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table

@@ -20,7 +20,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SourceDatabase
-from tests.property.test_replicate_delivery import deliver
+from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.replicate.iceberg_tables import IDENTIFIER, delta_rows, iceberg_rows, make_mirror, sql_catalog
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.plain_engine import open_plain_engine
@@ -211,10 +211,10 @@ def test_a_table_in_or_around_another_is_refused_and_its_changes_wait(server: S3
     inner = make_table(schema_id="1" * 32, schema="kit", table="part")
     work = make_work(server, tmp_path)
     work.send(metadata_message(inner), data_message(inner, make_change(1)))
-    assert "would be in that of another table" in work.processor.health.failing["kit", "part"].reason
+    assert "would be in the directory of another table" in work.processor.health.failing["kit", "part"].reason
     assert work.ledger.waiting().count == 1
     work.close()
-    with pytest.raises(ReplicateError, match="would be around that of another table, s3://"):
+    with pytest.raises(ReplicateError, match="would be around the directory of another table, s3://"):
         Owner("mine", tmp_path).claim(place)
 
 
@@ -261,11 +261,7 @@ def test_a_merge_into_a_known_table_takes_few_requests(server: S3Server, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("change_of", "what"),
-    [
-        ({"endpoint": "http://127.0.0.1:1"}, "Connection refused"),
-        ({"bucket": "nobucket"}, "NoSuchBucket"),
-    ],
+    ("change_of", "what"), [({"endpoint": "http://127.0.0.1:1"}, "Connection refused"), ({"bucket": "nobucket"}, "NoSuchBucket")]
 )
 def test_check_stores_names_what_was_tried_and_what_to_set(
     server: S3Server, tmp_path: Path, change_of: dict[str, str], what: str

@@ -33,7 +33,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
-from tests.property.test_replicate_delivery import deliver
+from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.crashes import fail_with
 from tests.support.killed_jobs import Job
 from tests.support.replicate.pipeline_work import SECOND_US, Work

@@ -150,9 +150,9 @@ def test_headers_as_kafka_has_them_are_raw(spark: SparkSession, log: hs.Client, 
 
 
 REFUSED = [
-    ("SELECT 'a' payload, 1 extra", {}, r"columns that cannot be written: extra"),
+    ("SELECT 'a' payload, 1 extra", {}, r"these columns cannot be written: extra"),
     ("SELECT 'a' payload, 1L offset", {}, r"offset: set by the log"),
-    ("SELECT 'a' value", {}, "no column payload among value"),
+    ("SELECT 'a' value", {}, "there is no column payload among value"),
     ("SELECT 1 payload", {}, r"column payload is INT, which cannot be sent.*BINARY or STRING"),
     ("SELECT 'a' payload, PARSE_JSON('{}') headers", {}, r"a VARIANT widens small ints"),
     ("SELECT 'a' payload, current_date() d", {"headerColumns": "d"}, r"column d is DATE.*cast it|Cast it"),

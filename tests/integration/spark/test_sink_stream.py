@@ -72,7 +72,7 @@ def leftovers(directory: Path) -> list[Path]:
     return [path for name in (STAGED_NAME, INBOX_NAME) for path in (directory / name).rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
+@pytest.mark.parametrize("url", [pytest.param("file", marks=pytest.mark.nightly), "tcp"], indirect=True)
 def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with hs.connect(url) as log:  # the writer, as in a notebook that has made the topics
         log.create_topic("shop/orders", partitions=2)
@@ -157,10 +157,10 @@ def disorder(batches):
 
 spark = session(master="local[2,4]", quick_start=True, config={"spark.ui.enabled": "false"})
 frame = (spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
-    .option("headers", "array").option("maxOffsetsPerTrigger", "150").load().select("key", "payload", "headers", "id"))
+    .option("headers", "array").option("maxOffsetsPerTrigger", "225").load().select("key", "payload", "headers", "id"))
 mixed = frame.mapInArrow(disorder, frame.schema)
 served = (spark.readStream.format("headstream").option("url", server)
-    .option("subscribe", "shop/orders").option("headers", "array").option("maxOffsetsPerTrigger", "150").load()
+    .option("subscribe", "shop/orders").option("headers", "array").option("maxOffsetsPerTrigger", "225").load()
     .select("key", "payload", "headers", "id").mapInArrow(disorder, frame.schema))
 queries = [
     mixed.writeStream.format("headstream").option("url", url).option("topic", "shop/copy")

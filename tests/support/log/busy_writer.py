@@ -31,8 +31,6 @@ from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.retention import Retention
 from tests.support.log.staged import manifest_of, stage
 
-__all__ = ["KEYS", "SEGMENT_BYTES", "make_topics"]
-
 SEGMENT_BYTES = 32 * 1024
 """Small, so that segments are rolled, dropped and compacted all the time."""
 KEYS = 5

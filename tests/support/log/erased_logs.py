@@ -13,23 +13,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 import headstream as hs
 from headstream.errors import HeadstreamError
 
-__all__ = [
-    "DEAD",
-    "END_S",
-    "PERSON",
-    "SEGMENT_BYTES",
-    "TOPICS",
-    "Content",
-    "KafkaReader",
-    "Place",
-    "find_bytes",
-    "has_to_go",
-    "look_through",
-    "make_template",
-    "read_directory",
-    "watching",
-]
-
 TOPICS = ["shop/orders", "shop/carts"]
 """The second one compacts."""
 DEAD = "shop/dead"

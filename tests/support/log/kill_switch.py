@@ -15,8 +15,6 @@ from headstream.client.transports.remote.caller import Caller
 from headstream.log.catalog import catalog
 from headstream.log.system.files import OsFile, OsFiles
 
-__all__ = ["KillSwitch", "KilledCommand"]
-
 _CONTEXT = multiprocessing.get_context("forkserver")
 _END_S = 300.0
 """Longer than any command takes."""

@@ -14,8 +14,6 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.system.files import Files, MemoryFiles, OsFiles, WriteFile
 from tests.support.messages.batches import sent
 
-__all__ = ["SEED", "FaultyFiles", "batch", "make_files", "open_partition", "payloads", "read_all"]
-
 SEED = bytes(range(16))
 
 

@@ -18,11 +18,6 @@ from headstream.log.staged.submission import commit_staged
 from headstream.log.system.files import Files, OsFiles
 from tests.support.messages.batches import sent
 
-__all__ = [
-    "BOTH", "CARTS", "MORE", "ORDERS", "ROWS", "Rows", "begin", "commit", "contents", "is_swept", "make_log", "make_staged",
-    "manifest_of", "open_log", "stage", "take_in",
-]  # fmt: skip
-
 Rows = Mapping[tuple[str, int], Sequence[bytes]]
 
 ORDERS, CARTS = "shop/orders", "shop/carts"

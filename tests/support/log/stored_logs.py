@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 from headstream.core.codec.batch.stored.scan import masked_crc32c
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, encode_entry
 
-__all__ = ["data_file", "patch_stored"]
-
 
 def data_file(url: str, partition: int = 1) -> Path:
     """Return the one segment of a partition of a log that has one topic."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 
-__all__ = ["crc32c", "header", "masked", "sent", "stored"]
-
 
 def header(key: str | bytes, kind: int, value: bytes) -> bytes:
     name = key.encode() if isinstance(key, str) else key

@@ -7,8 +7,6 @@ from typing import Any
 
 from headstream.errors import DecodeError
 
-__all__ = ["breakages", "refusal", "truncations"]
-
 
 def truncations(data: bytes) -> Iterator[bytes]:
     """Return the data cut at every place."""

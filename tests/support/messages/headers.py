@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 import headstream as hs
 from headstream.core.model.constructors import CONSTRUCTORS
 
-__all__ = ["FEW_KEYS", "IGGY_VALUES", "KEYS", "MESSAGES", "PAIRS", "VALUES"]
-
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
     lambda key: len(key.encode()) <= 255 and not key.startswith("hs.")
 )

@@ -10,8 +10,6 @@ from headstream.core.codec.batch.results import VariableColumn
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.codec.kafka import KafkaHeader
 
-__all__ = ["kafka_columns", "kafka_rows", "varied"]
-
 
 def varied(values: Sequence[bytes | None]) -> VariableColumn:
     """Return values as a column."""

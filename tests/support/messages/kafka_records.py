@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from headstream.core.codec.batch.checksum import crc32c
 
-__all__ = ["Record", "make_batch", "make_records", "varint"]
-
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 
 

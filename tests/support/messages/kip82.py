@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 
-__all__ = ["header", "message"]
-
 
 def header(key: str | bytes, code: int | None, body: bytes = b"") -> bytes:
     """Return a header; without a code, null."""

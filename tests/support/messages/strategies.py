@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
 from headstream.core.model.headers import Headers
 
-__all__ = ["all_headers", "header_names", "known_values", "value_of"]
-
 
 def value_of(kind: int) -> st.SearchStrategy[HeaderValue]:
     if kind == HeaderKind.STRING:

@@ -29,8 +29,6 @@ from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.plain_engine import NoMappedTables, merging_of_tests
 
-__all__ = ["Bucketed", "BucketedWork"]
-
 _BLOB_ROWS = 7
 _BUCKETS = 3
 

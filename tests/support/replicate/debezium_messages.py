@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from headstream.core.model.headers import Headers
 
-__all__ = ["SAMPLE", "AvroWriter", "envelope", "key_of", "read_sample", "with_headers"]
-
 SAMPLE: Final = Path(__file__).parents[2] / "samples" / "debezium" / "postgres.tsv"
 _TYPES: Final[dict[type, str]] = {int: "int64", str: "string", bool: "boolean", float: "double"}
 

@@ -24,8 +24,6 @@ from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 
-__all__ = ["ExecutorWork", "merge_small_batches_by_spark", "open_spark_engine"]
-
 _COLLECT = functools.partial(collect, in_pieces=False)
 
 

@@ -13,8 +13,6 @@ import pyspark
 
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["HiveMetastore"]
-
 _START_SECONDS: Final = 120
 _OPENED: Final = ("java.base/java.net", "java.base/java.lang", "java.base/java.util")
 

@@ -5,29 +5,41 @@ tools/install_nightly_tools.sh installs them; a test of one that is not installe
 
 from __future__ import annotations
 
+import atexit
 import base64
+import functools
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 import pytest
 
 from headstream.spark.sessions.java import find_java
 from tests.support.replicate.store_servers import free_port
 
-__all__ = ["DuckReader", "FaultyCatalog", "RestCatalogServer", "SparkReader", "as_compared", "is_installed"]
+__all__ = [
+    "DuckReader",
+    "FaultyCatalog",
+    "ReaderProcesses",
+    "RestCatalogServer",
+    "SparkReader",
+    "as_compared",
+    "is_installed",
+    "shared_readers",
+]
 
 _INSTALLED: Final = Path(__file__).parents[3] / ".cache" / "iceberg-readers"
 _LOOP: Final = """
@@ -59,8 +71,8 @@ for setting in sys.argv[1:]:
 session = builder.getOrCreate()
 session.sparkContext.setLogLevel("ERROR")
 def query(text):
-    found = session.sql(text)
-    return found.columns, [tuple(row) for row in found.collect()]
+    found = session.sql(text).toArrow()  # collect() makes no times of the first day of year 1
+    return found.column_names, list(zip(*(column.to_pylist() for column in found.columns)))
 """
 
 
@@ -214,6 +226,25 @@ class RestCatalogServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+class ReaderProcesses(NamedTuple):
+    """A catalog server, and two readers of its tables."""
+
+    rest: RestCatalogServer
+    duck: DuckReader
+    spark: SparkReader
+
+
+@functools.cache
+def shared_readers() -> ReaderProcesses:
+    """Return processes that all callers share, and that end with this one."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        rest = stack.enter_context(RestCatalogServer(directory))
+        duck, spark = (stack.enter_context(each) for each in (DuckReader(directory), SparkReader(directory, rest.uri)))
+        atexit.register(stack.pop_all().close)
+    return ReaderProcesses(rest, duck, spark)
 
 
 class FaultyCatalog:

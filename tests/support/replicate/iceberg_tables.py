@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,7 @@ from headstream.replicate.storage.places import Place, StorePlace
 
 __all__ = ["IDENTIFIER", "delta_rows", "iceberg_rows", "make_mirror", "sql_catalog"]
 
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)  # it tells each dictionary that iceberg_rows() reads
 IDENTIFIER = ("shop", "orders")
 
 

@@ -17,8 +17,6 @@ from headstream.replicate.tables.tables import table_path
 from tests.support.replicate.load_histories import LOAD_GAP_US, History, LogMessage
 from tests.support.replicate.pipeline_work import Work
 
-__all__ = ["Cut", "HistoryWork", "cut_history", "deliver"]
-
 TOPIC = "cdc/data"
 _MOST_SWEEPS = 50
 """After the last message: each gives back what waits, and a table that fails is tried again in each."""

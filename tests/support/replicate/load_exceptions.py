@@ -32,8 +32,6 @@ from tests.support.replicate.load_delivery import Cut
 from tests.support.replicate.load_histories import Fact, History, Row
 from tests.support.replicate.load_model import UNKNOWABLE, expected_rows, placed_facts
 
-__all__ = ["Warned", "is_expected", "late_moves_until", "unknown_moves", "warned_moves"]
-
 Warned = set[tuple[str, str]]
 """Table and sequence of the changes of key that the pipeline warned of."""
 

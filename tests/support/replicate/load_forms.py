@@ -18,8 +18,6 @@ from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
 from tests.support.replicate.load_tables import LoadedTable, Row
 
-__all__ = ["bare_message", "flat_message", "framed_message", "registry_schemas"]
-
 _NAMESPACE = "com.attunity.queue.msg.task.shop."
 _FLAT_OPERATIONS = {"REFRESH": "F", "INSERT": "I", "UPDATE": "U", "DELETE": "D"}
 _KEY_NUMBERS = 100

@@ -23,8 +23,6 @@ from typing import Any, Final, TypeAlias
 
 from tests.support.replicate.load_tables import LOAD_GAP_US, Fact, Key, Row
 
-__all__ = ["UNKNOWABLE", "Place", "expected_rows", "placed_facts"]
-
 Place: TypeAlias = tuple[str, int, int]
 UNKNOWABLE: Final = object()
 """The value of a column that a change of key leaves out when what it was had been replaced before that change was read."""

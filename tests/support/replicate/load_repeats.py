@@ -7,8 +7,6 @@ from random import Random
 
 from tests.support.replicate.load_tables import LOAD_GAP_US, MS_US, LogMessage
 
-__all__ = ["repeated"]
-
 _GAPS = (0, 0, 1, 2, 5, 20)
 _MOST_MESSAGES = 12
 

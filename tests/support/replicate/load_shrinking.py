@@ -7,8 +7,6 @@ from collections.abc import Callable
 from tests.support.replicate.load_delivery import Cut
 from tests.support.replicate.load_histories import LogMessage
 
-__all__ = ["describe", "shrink"]
-
 
 def shrink(cut: Cut, fails: Callable[[Cut], bool]) -> Cut:
     """Return the smallest cut that was found which still fails, by taking messages away and joining micro-batches.

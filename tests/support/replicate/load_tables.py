@@ -10,25 +10,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, data_schema
 
-__all__ = [
-    "LOAD_GAP_US",
-    "MOST_KEYS",
-    "MS_US",
-    "N_COLUMNS",
-    "START_US",
-    "T_COLUMNS",
-    "T_LATER",
-    "U_COLUMNS",
-    "Fact",
-    "History",
-    "Key",
-    "LoadedTable",
-    "LogMessage",
-    "Row",
-    "Scenario",
-    "make_table",
-]
-
 LOAD_GAP_US: Final = 1_000_000
 MS_US: Final = 1_000
 START_US: Final = 1_700_000_000_000_000

@@ -8,8 +8,6 @@ from headstream.replicate.columns import key_buckets, large_values
 from headstream.replicate.parked import ledger, parking
 from headstream.replicate.run import processor
 
-__all__ = ["lower_limits"]
-
 
 def lower_limits(patch: pytest.MonkeyPatch, array_bytes: int, unit_bytes: int) -> None:
     """Lower every limit in bytes of the processing of units.

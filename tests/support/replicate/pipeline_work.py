@@ -32,8 +32,6 @@ from headstream.testing import SourceDatabase, digest_rows
 from headstream.testing.source_capture import SourceMessage
 from tests.support.replicate.plain_engine import open_plain_engine
 
-__all__ = ["LINES", "SECOND_US", "OpenEngine", "Work", "plain"]
-
 SECOND_US = 1_000_000
 LINES = ("SHOP", "order_lines")
 

@@ -22,8 +22,6 @@ from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["ACCESS_KEY", "BUCKET", "SECRET_KEY", "S3Server", "find_keys"]
-
 BUCKET = "lake"
 ACCESS_KEY = "AKIAHEADSTREAMTEST"
 SECRET_KEY = "very/secret+key"

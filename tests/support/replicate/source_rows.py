@@ -11,8 +11,6 @@ from psycopg import sql
 from headstream.replicate.codec import TableMetadata
 from headstream.testing import PostgresServer, SourceDatabase
 
-__all__ = ["fill_postgres", "run_sql"]
-
 _TYPES: Final = {
     "INT1": "smallint", "INT2": "smallint", "INT4": "integer", "INT8": "bigint",
     "UINT1": "smallint", "UINT2": "integer", "UINT4": "bigint", "UINT8": "numeric(20,0)",

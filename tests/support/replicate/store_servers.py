@@ -31,8 +31,6 @@ from headstream.spark.sessions.jar_sets import NAMENODE
 from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["AZURE_KEY", "SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
-
 _START_S = 180
 _INSTALLED = Path(__file__).parents[3] / ".cache" / "store-servers" / "bin"
 AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()

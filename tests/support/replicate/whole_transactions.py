@@ -11,8 +11,6 @@ from deltalake import DeltaTable, QueryBuilder
 
 from headstream.testing import SourceDatabase, SourceTable
 
-__all__ = ["halves_in_changes", "halves_in_rows"]
-
 
 class Effect(NamedTuple):
     """What a transaction does last to a row: the row's key and the change's sequence."""

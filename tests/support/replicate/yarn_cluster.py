@@ -21,8 +21,6 @@ from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
 from tests.support.replicate.store_servers import HdfsServer, free_port
 
-__all__ = ["yarn_cluster"]
-
 _START_S = 90
 
 

@@ -14,8 +14,6 @@ from cryptography.x509.oid import NameOID
 
 from headstream.server.network.tls import TlsFiles
 
-__all__ = ["make_certificate", "write_certificate"]
-
 
 def make_certificate(host: str, *, is_authority: bool = True) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """Return a key and its certificate, good for a day.

@@ -16,8 +16,6 @@ import sys
 import time
 from typing import cast
 
-__all__ = ["MESSAGE_BYTES", "PAUSE_S"]
-
 MESSAGE_BYTES = 128
 """About the length of a producer's request with one short message."""
 PAUSE_S = 0.01

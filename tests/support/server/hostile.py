@@ -41,8 +41,6 @@ from headstream.core.wire.records import Command
 from tests.support.server.peers import RefusedError, TcpPeer
 from tests.support.server.vsr_peer import VsrPeer, batch, frame, login_body, request_frame, send_body
 
-__all__ = ["BIG_BYTES", "KINDS"]
-
 HOST = "127.0.0.1"
 BIG_BYTES = 1 << 20
 """So long is a message of `mad/big`."""

@@ -26,8 +26,6 @@ from tests.support.server.hostile import BIG_BYTES
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess
 
-__all__ = ["Outcome", "Phase", "soak"]
-
 TOPIC = "shop/orders"
 BUDGET = "256 MiB"
 _PARTITIONS_A_TOPIC = 1000

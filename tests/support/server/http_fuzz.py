@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-__all__ = ["Asked", "requests"]
-
 
 class Asked(NamedTuple):
     """One request."""

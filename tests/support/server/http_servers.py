@@ -26,8 +26,6 @@ from headstream.server.network.admission import Admission
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["SECRET", "Answer", "Http", "serving"]
-
 SECRET = b"a secret of tests, long enough for HS256, HS384 and for HS512 too"
 
 

@@ -15,8 +15,6 @@ import headstream as hs
 from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
 
-__all__ = ["KINDS", "make_environment", "play_today"]
-
 ROOT = Path(__file__).parents[3]
 _SCENARIOS = ROOT / "tests" / "integration" / "iggy" / "scenarios_today.py"
 KINDS: Final[dict[str, HeaderValue]] = {

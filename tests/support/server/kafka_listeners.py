@@ -15,8 +15,6 @@ from headstream.broker.broker import Broker
 from headstream.server.network.addresses import Address
 from tests.support.server.served import Running, config_of, serving
 
-__all__ = ["KafkaListener", "kafka_listener", "wait_until"]
-
 _FREE = Address("127.0.0.1", 0)
 
 

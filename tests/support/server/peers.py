@@ -19,8 +19,6 @@ from headstream.core.wire.frames import encode_request
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 
-__all__ = ["HttpPeer", "Peer", "RefusedError", "TcpPeer", "refused"]
-
 _R = TypeVar("_R")
 _TIMEOUT_S = 60.0
 

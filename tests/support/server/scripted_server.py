@@ -16,8 +16,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import encode_refusal, status_of
 from headstream.errors import HeadstreamError
 
-__all__ = ["HANG_UP", "SILENCE", "ScriptedServer"]
-
 HANG_UP = object()
 """In place of a reply: the connection is closed."""
 

@@ -28,8 +28,6 @@ from headstream.server.config.config import ServerConfig
 from headstream.server.network.addresses import Address
 from tests.support.server.peers import TcpPeer
 
-__all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving", "wait_for"]
-
 _T = TypeVar("_T")
 _TIMEOUT_S = 30.0
 

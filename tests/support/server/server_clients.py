@@ -28,8 +28,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from tests.support.server.server_history import BRIEF, KEPT, PARTITIONS, STREAM, History, Sent
 
-__all__ = ["LIMITED", "Administrator", "Client", "create_brief"]
-
 LIMITED = ("limited", "secret")
 ROOT = (DEFAULT_USERNAME, DEFAULT_PASSWORD)
 CONSUMER: Final = ConsumerRef(ConsumerKind.CONSUMER, 1)

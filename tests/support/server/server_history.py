@@ -21,8 +21,6 @@ from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
 from headstream.core.wire.statuses import Status
 
-__all__ = ["BRIEF", "KEPT", "PARTITIONS", "STREAM", "Changing", "History", "Sent"]
-
 STREAM = "arena"
 KEPT = "kept"
 BRIEF = "brief"

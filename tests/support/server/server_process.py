@@ -14,8 +14,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["ServerProcess"]
-
 _START_S = 120.0
 _CHEAP = {"HEADSTREAM_PASSWORD_ROUNDS": "4"}
 """What the hash of a password costs is not what tests are about."""
@@ -33,12 +31,7 @@ class ServerProcess:
     """
 
     def __init__(
-        self,
-        data: Path,
-        *flags: str,
-        environ: Mapping[str, str] | None = None,
-        tcp_port: int = 0,
-        python: str = sys.executable,
+        self, data: Path, *flags: str, environ: Mapping[str, str] | None = None, tcp_port: int = 0, python: str = sys.executable
     ) -> None:
         self.data = data
         self._start_again = (data, flags, environ, python)

@@ -18,8 +18,6 @@ from headstream.core.wire.refusals import status_of
 from headstream.errors import HeadstreamError
 from headstream.log.opening import open_directory, open_memory
 
-__all__ = ["Clock", "Peer", "Server"]
-
 _R = TypeVar("_R")
 
 

@@ -22,8 +22,6 @@ from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.iggy.requests.responder import Responder
 from tests.support.server.servers import Peer, Server
 
-__all__ = ["Client", "appended", "frame_of", "numbered", "payloads_of", "poll", "send", "with_topic"]
-
 READER = ConsumerRef(ConsumerKind.CONSUMER, 1)
 
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import xxhash
 
-__all__ = ["CLIENT", "Answer", "VsrPeer", "batch", "frame", "login_body", "request_frame", "send_body"]
-
 CLIENT = bytes(range(1, 17))
 LOGIN, READ, SEND = 1, 2, 160
 CHECKED = {1, 128, 132, 139, 148}

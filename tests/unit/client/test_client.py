@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import headstream as hs
+from headstream.client import client
 from tests.unit.client.producer.test_producer import Gated, gated
 
 __all__ = ["gated"]  # fixtures
@@ -33,3 +36,25 @@ def test_closing_the_log_closes_all_and_raises_what_could_not_be_stored(gated: G
             producer.send(b"more")
     with pytest.raises(hs.ClosedError, match="the log is closed"):
         gated.log.topics()
+
+
+@pytest.mark.parametrize("name", ["consumer", "producer"])
+def test_a_consumer_or_producer_that_is_made_while_another_thread_closes_the_log_is_closed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patched = {"consumer": "make_consumer", "producer": "Producer"}[name]
+    make, made = getattr(client, patched), []
+
+    def make_and_close(*arguments: Any) -> Any:
+        made.append(make(*arguments))
+        log.close()
+        return made[0]
+
+    with hs.connect("memory://test_making") as other, hs.connect("memory://test_making") as log:
+        log.create_topic("shop/orders")
+        monkeypatch.setattr(client, patched, make_and_close)
+        with pytest.raises(hs.ClosedError, match="the log is closed"):
+            log.consumer("shop/orders", group="g") if name == "consumer" else log.producer("shop/orders")
+        with pytest.raises(hs.ClosedError):
+            made[0].poll() if name == "consumer" else made[0].send(b"x")
+        assert not any(group.members for group in other.groups("shop/orders"))

@@ -60,7 +60,7 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
             assert await log.offsets("shop/orders", "g") == {1: 2}
             assert counting.received == (2 if mode == "intercepted" else 0)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,26 +77,21 @@ def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creat
     run(body)
 
 
-def test_polls_that_are_cancelled_together_keep_what_both_have_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_beside_a_cancelled_one_that_is_not_over_returns_what_that_one_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         options: dict[str, Any] = {"consumer": "me", "auto_commit": True, "count": 1, "start": "next"}
         gate = Gate(monkeypatch, hs.Client, "poll")
-        tasks = [asyncio.create_task(log.poll("shop/orders", 1, **options)) for _ in range(2)]
+        tasks = [asyncio.create_task(log.poll("shop/orders", 1, **options)) for _ in range(3)]
         await asyncio.to_thread(gate.has_begun.wait, 10)
         tasks[0].cancel()
-        gate.has_begun.clear()
         gate.is_open.set()
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
-        gate.is_open.clear()
-        await asyncio.to_thread(gate.has_begun.wait, 10)
-        tasks[1].cancel()
-        gate.is_open.set()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
-        polled = [message.payload for _ in range(3) for message in await log.poll("shop/orders", 1, **options)]
-        assert polled == [b"a", b"b", b"c"]
+        polled = [*await tasks[1], *await tasks[2], *await log.poll("shop/orders", 1, **options)]
+        assert [message.payload for message in polled] == [b"a", b"b", b"c"]
 
     run(body)
 
@@ -109,7 +104,7 @@ def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flu
 
     def hold(*arguments: Any, **options: Any) -> Appended:
         has_begun.set()
-        is_open.wait(10)
+        is_open.wait(60)
         return store(*arguments, **options)
 
     async def body(log: AsyncClient) -> None:
@@ -150,7 +145,7 @@ def test_an_interceptors_error_that_a_cancelled_flush_had_taken_is_raised_by_the
 
             def hold(self: InterceptedProducer) -> None:
                 has_begun.set()
-                is_open.wait(10)
+                is_open.wait(60)
                 finish(self)
 
             monkeypatch.setattr(InterceptedProducer, "_finish", hold)
@@ -165,4 +160,4 @@ def test_an_interceptors_error_that_a_cancelled_flush_had_taken_is_raised_by_the
             await producer.flush()
             await producer.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))

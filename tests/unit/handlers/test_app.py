@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from tests.support.async_clients import Gate
 
 
 @dataclass
@@ -146,7 +147,7 @@ def test_stop_lets_the_message_in_progress_end_and_commits_it() -> None:
             asyncio.get_running_loop().call_later(0.05, may_end.set)
 
     with make_log(count=3) as log:
-        asyncio.run(asyncio.wait_for(run(log), 30))
+        asyncio.run(asyncio.wait_for(run(log), 120))
         assert done == [0]
         assert log.offsets("shop/orders", "billing") == {1: 1}
 
@@ -170,6 +171,51 @@ def test_a_signal_ends_the_app_after_the_message_in_progress_and_a_second_one_ca
             app.with_log(log).run()
         assert done == [0]
         assert log.offsets("shop/orders", "billing") == {1: 1}
+
+
+def test_a_cancelled_end_cancels_the_handlers_and_their_messages_are_delivered_again() -> None:
+    working = asyncio.Event()
+    ended: list[int] = []
+
+    async def run(app: hs.App) -> None:
+        await app.__aenter__()
+        await working.wait()
+        ending = asyncio.create_task(app.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert ended == [0]
+
+    with make_log(count=1) as log:
+        app = hs.App(log)
+
+        @app.consume("shop/orders", group="billing")
+        async def bill(message: hs.ReceivedMessage) -> None:
+            working.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(message.offset)
+
+        asyncio.run(asyncio.wait_for(run(app), 30))
+        assert log.offsets("shop/orders", "billing") == {}
+        assert [group.members for group in log.groups("shop/orders")] in ([], [()])
+
+
+def test_a_cancelled_begin_closes_the_consumer_that_it_had_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(app: hs.App) -> None:
+        gate = Gate(monkeypatch, hs.Client, "consumer")
+        await gate.cancel(app.__aenter__())
+
+    with make_log() as log:
+        app = hs.App(log)
+
+        @app.consume("shop/orders", group="billing")
+        def bill(message: hs.ReceivedMessage) -> None: ...
+
+        asyncio.run(asyncio.wait_for(run(app), 30))
+        assert [group.members for group in log.groups("shop/orders")] in ([], [()])
 
 
 def test_a_missing_topic_is_an_error_when_the_app_begins() -> None:
@@ -198,5 +244,5 @@ def test_consume_rejects_invalid_options(options: dict[str, Any], error: str) ->
 def test_consume_rejects_a_second_handler_of_a_group() -> None:
     app = hs.App()
     app.consume("shop/orders", group="billing")(lambda: None)
-    with pytest.raises(hs.InvalidOptionError, match="give another group"):
+    with pytest.raises(hs.InvalidOptionError, match="set another group"):
         app.consume(["bank/*", "shop/orders"], group="billing")

@@ -96,7 +96,7 @@ def test_a_null_payload_is_none_only_where_the_parameter_allows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "error"), [({}, "no header 'attempt'"), ({"attempt": 3}, "is int64, and uint8 was expected")]
+    ("headers", "error"), [({}, "no header 'attempt'"), ({"attempt": 3}, "is int64, but uint8 was expected")]
 )
 def test_a_missing_header_or_another_kind_is_an_error_that_names_the_message(headers: dict[str, Any], error: str) -> None:
     def handle(attempt: hs.uint8) -> None: ...
@@ -121,7 +121,7 @@ def unseen(order: Unseen) -> None: ...
         (two_payloads, "'order' already receives the payload (parameter 'other'", "hs.uint8"),
         (scalar, "int is neither a payload type nor a header kind", "Annotated[int, hs.uint8]"),
         (unknown_type, "'Client' is not a payload type", "dataclass"),
-        (star, "only named parameters can be filled", "Leave out *"),
+        (star, "only named parameters can be filled", "Omit *"),
         (unseen, "an annotation cannot be evaluated: name 'Unseen' is not defined", "TYPE_CHECKING"),
     ],
 )

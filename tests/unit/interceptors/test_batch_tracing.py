@@ -1,4 +1,4 @@
-"""Spans of batches: one of a batch, whose messages come from many traces, and links between them and it."""
+"""Spans of batches: one of a batch, whose messages belong to many traces, and links between them and it."""
 
 from __future__ import annotations
 

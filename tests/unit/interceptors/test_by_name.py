@@ -59,9 +59,9 @@ def test_every_shipped_interceptor_has_its_options_by_name(tmp_path: Path) -> No
         ("auditing?stamp=maybe", "the option stamp"),
         ("auditing?on_error=ignore", "on_error of Auditing"),
         ("encryption?key_file=/nowhere", "key file"),
-        ("encryption", "encryption cannot be made"),
-        ("no.such.module:Stamp", "cannot be made: ModuleNotFoundError"),
-        (f"{__name__}:Missing", "cannot be made: AttributeError"),
+        ("encryption", "encryption cannot be created"),
+        ("no.such.module:Stamp", "cannot be created: ModuleNotFoundError"),
+        (f"{__name__}:Missing", "cannot be created: AttributeError"),
         (f"{__name__}:READY?region=eu", "takes no options"),
     ],
 )

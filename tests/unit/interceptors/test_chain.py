@@ -31,8 +31,8 @@ class Late(Interceptor):
 @pytest.mark.parametrize(
     ("interceptors", "text"),
     [
-        ("tracing", "Give a list"),
-        (7, "Give a list"),
+        ("tracing", "Pass a list"),
+        (7, "Pass a list"),
         ([object()], "has none of on_send"),
         ([Interceptor()], "has none of on_send"),
         ([Stamp], "is a class"),
@@ -73,7 +73,7 @@ def test_a_coroutine_of_a_plain_function_is_an_error_and_not_a_blocked_loop() ->
                 with pytest.raises(hs.InterceptorError, match="a coroutine was returned by a plain function"):
                     await producer.send(b"x")
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_clients_without_interceptors_use_the_plain_classes() -> None:

@@ -31,7 +31,7 @@ def test_open_directory_shares_one_log_in_a_process(tmp_path: Path) -> None:
     assert first is second
     topic = make_topic(first)
     close_log(first)
-    assert second.append(topic, 1, batch(b"x"), 1, SEED) == 0
+    assert second.append(topic, 1, batch(b"x"), 1, SEED).offset == 0
     close_log(second)
     with pytest.raises(ClosedError, match="the log is closed"):
         second.append(topic, 1, batch(b"x"), 1, SEED)
@@ -74,7 +74,7 @@ def test_a_second_writer_is_refused_but_reads_and_commits(tmp_path: Path) -> Non
     assert not other.is_writer
     close_log(log)
     other.start_writing("x", 1)
-    assert other.append(topic, 1, batch(b"y"), 1, SEED) == 1
+    assert other.append(topic, 1, batch(b"y"), 1, SEED).offset == 1
     other.close()
     other.close()
 
@@ -127,5 +127,5 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    assert log.append(topic, 1, batch(b"parent"), 1, SEED) == 0
+    assert log.append(topic, 1, batch(b"parent"), 1, SEED).offset == 0
     close_log(log)

@@ -24,11 +24,7 @@ class Model(pydantic.BaseModel):
     what: str
 
 
-SCHEMA = {
-    "type": "record",
-    "name": "Order",
-    "fields": [{"name": "number", "type": "long"}, {"name": "what", "type": "string"}],
-}
+SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}, {"name": "what", "type": "string"}]}
 
 FORMATS: list[tuple[Serializer[Any], Any, bytes]] = [
     (serializers.json(), {"number": 1, "what": "tea—pot"}, b'{"number": "1"'),
@@ -104,7 +100,7 @@ def test_values_of_several_topics_and_of_asyncio_are_decoded() -> None:
             async with log.consumer(["shop/*"], decode=serializers.msgspec(Order), timeout_ms=0) as several:
                 assert [message.value.what for message in await several.poll(10)] == ["a", "b", "c"]
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
     with hs.connect("memory://") as log:
         log.create_topic("shop/orders")
         log.send("shop/orders", b'{"number":1,"what":"a"}')

@@ -11,7 +11,7 @@ from headstream.core.wire.codes import Code
 from tests.support.server.served import Peer, Running
 
 
-@pytest.fixture(params=["asyncio", "uvloop"], scope="module")
+@pytest.fixture(params=[pytest.param("asyncio", marks=pytest.mark.nightly), "uvloop"], scope="module")
 def make_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
     """The event loop of the standard library, and the quicker one."""
     if request.param == "asyncio":

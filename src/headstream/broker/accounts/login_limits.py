@@ -1,11 +1,11 @@
-"""Login limits: count failed logins, and reject further attempts for a time without checking the password.
+"""Login limits: count failed logins, and reject further attempts for some time without checking the password.
 
     by address    10 failures, then 1 s, 2 s, 4 s ... 60 s
     by user        5 failures, likewise, regardless of the address
     by both        a user that has logged in from an address: only its failures from there count
 
-Checking a password intentionally costs tens of milliseconds of a core, so wrong ones slow down all logins.
-The last line prevents unauthenticated clients from locking a user out, and keeps an address shared by many users usable.
+Checking a password intentionally costs tens of milliseconds of a core, so wrong passwords slow down all logins.
+The last rule prevents unauthenticated clients from locking out a user, and keeps an address usable that many users share.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     kept    bcrypt(base64(sha256(password)))
 
-bcrypt takes 72 bytes without NUL, a password has up to 100 arbitrary bytes: so its digest is hashed instead. Hashing and
+bcrypt takes 72 bytes without NUL, but a password has up to 100 arbitrary bytes, so its digest is hashed. Hashing and
 checking intentionally cost tens of milliseconds and release the interpreter's lock: run them on a worker thread.
 
-Kafka's clients log in with each of their connections, of which they open several to one server. A password that bcrypt has
-matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password has
-another hash, so that the old one is not recognized. A wrong password always costs a bcrypt.
+Kafka's clients log in with each of their connections, and each client opens several connections to a server. A password that
+bcrypt has matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password
+has another hash, so that the old password is not recognized. A wrong password always costs a bcrypt.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Passwords:
         """Return whether a password matches a hash.
 
         Args:
-            kept: The result of hash(); None, for an unknown user, takes as long as a wrong password and never matches.
+            kept: The result of hash(); None (an unknown user) takes as long as a wrong password and never matches.
         """
         import bcrypt
 

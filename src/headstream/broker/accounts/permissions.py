@@ -57,10 +57,10 @@ class Rights:
     def __init__(self, user_id: int, permissions: Permissions | None) -> None:
         given = Permissions() if permissions is None else permissions
         self._user_id = user_id
-        self._everywhere = _allowed(given.everywhere, {what: row.everywhere for what, row in _TABLE.items()})
+        self._everywhere = _allowed(given.everywhere, {permission: row.everywhere for permission, row in _TABLE.items()})
         self._sees_everything = bool(self._everywhere - _NOT_OF_STREAMS)
-        of_stream = {what: row.stream for what, row in _TABLE.items()}
-        of_topic = {what: row.topic for what, row in _TABLE.items()}
+        of_stream = {permission: row.stream for permission, row in _TABLE.items()}
+        of_topic = {permission: row.topic for permission, row in _TABLE.items()}
         self._streams = {stream: _allowed(rights, of_stream) for stream, rights in given.streams.items()}
         self._topics = {
             (stream, topic): _allowed(rights, of_topic)
@@ -123,7 +123,7 @@ class Rights:
         self._check("send", stream, topic)
 
     def set_state(self, stream: int, topic: int) -> None:
-        """Set the states of messages of a topic: poisoned or unavailable ones are not delivered by default."""
+        """Set the states of messages of a topic: poisoned or unavailable messages are not delivered by default."""
         self._check("set states", stream, topic)
 
     def send_somewhere(self) -> None:
@@ -132,7 +132,7 @@ class Rights:
             self._check("send")
 
     def poll_somewhere(self) -> None:
-        """Poll messages of some topic, whichever it is."""
+        """Poll messages of at least one topic."""
         if not any("poll" in rights for rights in (*self._streams.values(), *self._topics.values())):
             self._check("poll")
 
@@ -148,22 +148,22 @@ class Rights:
             advice="Check the name, and ask an administrator for a permission: for everything, for the stream or for the topic",
         )
 
-    def _check(self, what: str, stream: int = 0, topic: int = 0) -> None:
+    def _check(self, permission: str, stream: int = 0, topic: int = 0) -> None:
         if (
-            what in self._everywhere
-            or what in self._streams.get(stream, _NOTHING)
-            or what in self._topics.get((stream, topic), _NOTHING)
+            permission in self._everywhere
+            or permission in self._streams.get(stream, _NOTHING)
+            or permission in self._topics.get((stream, topic), _NOTHING)
         ):
             return
         if stream and not (self.may_see(stream) or self._topics.get((stream, topic))):
             raise self.unknown()
-        needed = _TABLE[what]
+        needed = _TABLE[permission]
         levels = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))
         wanted = "; ".join(f"for {level} {' or '.join(of.split())}" for level, of in levels if of)
         where = f"stream {stream}, topic {topic}" if topic else f"stream {stream}" if stream else None
         raise refusal(
             Status.UNAUTHORIZED,
-            f"user {self._user_id} is not allowed to {what}",
+            f"user {self._user_id} is not allowed to {permission}",
             where=where,
             advice=f"It needs a permission: {wanted}",
         )
@@ -173,4 +173,4 @@ def _allowed(given: Record, rows: Mapping[str, str]) -> frozenset[str]:
     def has_any(names: Iterable[str]) -> bool:
         return any(getattr(given, name) for name in names)
 
-    return frozenset(what for what, names in rows.items() if has_any(names.split()))
+    return frozenset(permission for permission, names in rows.items() if has_any(names.split()))

@@ -7,7 +7,7 @@
     client       c=biws,r=NONCEMORE,p=PROOF                 the gs2 header in base64, the proof of the password
     server       v=SIGNATURE                                the proof that the server knows the verifier
 
-A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than that of bcrypt.
+A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than for bcrypt.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScramLogin:
     """One login, message by message.
 
     Args:
-        find: Returns the verifier of a user. For a user without one it returns a verifier that no password matches.
+        find: Returns the verifier of a user. For a user without a verifier it returns a verifier that no password matches.
         nonce: The server's part of the nonce, printable ASCII without commas.
     """
 
@@ -88,14 +88,14 @@ class ScramLogin:
         self.username = ""
 
     def begin(self, message: bytes) -> bytes:
-        """Return the response to the first message; AuthenticationError (42): it is invalid or asks for too much."""
+        """Return the response to the first message; AuthenticationError (42): it is invalid or requests too much work."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
             raise _invalid("the first message of SCRAM is invalid")
         gs2, acting_as, bare, name, nonce, extensions = found.groups()
         self.username = _unescape(name)
         if acting_as is not None and _unescape(acting_as) != self.username:
-            raise _invalid("users act as themselves")
+            raise _invalid("a user cannot act as another user")
         if extensions:
             raise _invalid("extensions of SCRAM, as of delegation tokens, are not supported")
         self._verifier = verifier = self._find(self.username)

@@ -37,7 +37,7 @@ class User:
     """One user.
 
     Args:
-        permissions: Its permissions; None grants only what every user is allowed to do.
+        permissions: Its permissions; None grants only the rights of every user.
         rights: Replaced after each change of the permissions.
         kept_token_id: The HTTP access token that changed its password last; empty for none.
     """
@@ -80,7 +80,7 @@ class Users:
             self.create(settings.root_username, settings.root_password, is_active=True, permissions=everything, now_us=now_us)
 
     def _know(self, users: dict[int, User]) -> None:
-        """Replace the cached users; concurrent readers see either the old or the new ones."""
+        """Replace the cached users; concurrent readers see either the old or the new users."""
         self.known = users
         self._named = {user.record.name: user for user in users.values()}
 
@@ -127,7 +127,7 @@ class Users:
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: Its permissions; None grants only what every user is allowed to do.
+            permissions: Its permissions; None grants only the rights of every user.
 
         Raises:
             AlreadyExistsError: the name is taken (46).
@@ -184,8 +184,8 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
-                server stops. Empty for none.
+            kept_token_id: The HTTP access token of the request; if it belongs to the user, it stays valid until it expires or
+                the server stops. Empty for none.
 
         Raises:
             NotFoundError: the user does not exist (20).
@@ -232,7 +232,7 @@ class Users:
         return make_verifiers(password) if self._stores_scram else None
 
     def _add_verifiers(self, user: User, password: str) -> None:
-        """Store the verifiers of a user's password, which is its current one unless it was changed meanwhile."""
+        """Store the verifiers of a user's password, unless the password was changed meanwhile."""
         scram = make_verifiers(password)
         with self._lock:
             now = self.known.get(user.id)
@@ -240,7 +240,7 @@ class Users:
                 self._put(replace(now.record, scram=scram))
 
     def verifier(self, name: str, mechanism: str) -> Verifier:
-        """Return a user's verifier; for a user without one, known or not, return one that no password matches."""
+        """Return a user's verifier or, if there is none, a verifier that no password matches."""
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)

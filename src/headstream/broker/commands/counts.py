@@ -1,10 +1,10 @@
 """Descriptions of streams, topics and partitions for clients: settings and sizes.
 
-A size is that of the stored messages: 45 bytes, headers and payload each, plus 24 bytes for every thousand messages of a
+A size counts the stored messages: 45 bytes, headers and payload each, plus 24 bytes for every thousand messages of a
 partition. Iggy's server counts its batches in the same way, and its clients expect such sizes.
 
-Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition
-or removes segments of it. A request for an unchanged topic opens no files.
+Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition or
+removes its segments. A request for an unchanged topic opens no files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TopicCounts(NamedTuple):
 
     Args:
         changes: The state of its partitions at the time of counting; see Log.changes().
-        created_us: Creation times of its partitions, which distinguish them from deleted ones of the same numbers.
+        created_us: Creation times of its partitions, which distinguish them from deleted partitions of the same numbers.
     """
 
     partitions: tuple[PartitionInfo, ...]
@@ -89,7 +89,7 @@ class CountsCache:
         return made
 
     def totals(self, snapshot: Snapshot) -> Totals:
-        """Return the totals of a log; one thread counts, others wait for its result."""
+        """Return the totals of a log; one thread counts, and other threads wait for its result."""
         return self._totals.get(lambda: self._count(snapshot))
 
     def _count(self, snapshot: Snapshot) -> Totals:

@@ -1,4 +1,4 @@
-"""Deliveries of groups: unfinished messages, and steps; they need the right to poll, dead letters also the right to send."""
+"""Deliveries of groups: unfinished messages, steps, and views; all need the right to poll, dead letters the right to send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from headstream.core.wire.extensions.deliveries import (
     SettleDeliveries,
     pause_rule_of,
 )
-from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries
+from headstream.core.wire.extensions.delivery_views import (
+    GetDelivery,
+    GetGroupDeliveries,
+    GroupCounts,
+    ToldMessage,
+    encode_counts,
+)
 from headstream.core.wire.extensions.leases import LeaseMessages, SettleLeases
 from headstream.core.wire.records import Command
 
@@ -82,7 +88,24 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
     return SettledDeliveries(*settled)
 
 
+def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
+    """Return the counts of a group's unfinished messages."""
+    target, name = find_group_of(server, session, command)
+    return encode_counts(server.broker.delivery_views.group(target.topic.name, name))
+
+
+def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> ToldMessage:
+    """Return the delivery history of a message in a group."""
+    target, name = find_group_of(server, session, command)
+    check_partition(target, command.partition)
+    found = server.broker.delivery_views.message(target.topic.name, name, command.partition, command.offset)
+    topic, partition, offset = found.letter or ("", 0, 0)
+    return ToldMessage.of(found, letter_topic=topic, letter_partition=partition, letter_offset=offset)
+
+
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     GetDeliveries: CommandRow(get_deliveries, is_slow=True),
     SettleDeliveries: CommandRow(settle_deliveries, is_slow=True),
+    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="scans"),
+    GetDelivery: CommandRow(get_delivery, is_slow=True),
 }

@@ -49,25 +49,25 @@ class Balance:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: dict[tuple[int, int], int] = {}
+        self._next: dict[tuple[int, int], int] = {}
 
-    def turn(self, topic: TopicRecord) -> int:
+    def peek(self, topic: TopicRecord) -> int:
         """Return the next partition without advancing."""
-        turn = self._turns.get((topic.stream_number, topic.id), 1)
-        return turn if turn <= topic.partitions else 1
+        partition = self._next.get((topic.stream_number, topic.id), 1)
+        return partition if partition <= topic.partitions else 1
 
     def next(self, topic: TopicRecord) -> int:
         """Return the next partition and advance: from 1 to the last, then 1 again."""
         with self._lock:
-            partition = self.turn(topic)
-            self._turns[topic.stream_number, topic.id] = partition + 1
+            partition = self.peek(topic)
+            self._next[topic.stream_number, topic.id] = partition + 1
         return partition
 
     def forget(self, stream_number: int, topic_id: int | None = None) -> None:
         """Reset a topic of this id, or all topics of a stream, after a deletion."""
         with self._lock:
-            for key in [key for key in self._turns if key[0] == stream_number and topic_id in (None, key[1])]:
-                del self._turns[key]
+            for key in [key for key in self._next if key[0] == stream_number and topic_id in (None, key[1])]:
+                del self._next[key]
 
 
 _HEARTBEAT_TOLERANCE: Final = 1.2
@@ -166,7 +166,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session may not send at all."""
+        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session has no right to send."""
         if not entry.needs_login:
             return
         session.check_alive()
@@ -178,8 +178,8 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics are informed that one does not exist. Others receive the same error for a
-        missing one as for one they have no right to, so that they cannot probe names.
+        Only users with a right to all streams or topics receive an error about a missing name. For all other
+        users a missing name and a forbidden name give the same error, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
             return error

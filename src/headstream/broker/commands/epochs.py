@@ -4,7 +4,7 @@ Every batch of a part appends to the part's file and closes it again, so that no
 A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
 
 A writer belongs to the user who first staged or committed for it: other users can neither commit, unstage nor read its epochs.
-The writer of a deleted user belongs to the next user who uses it, so that a job can continue as another user.
+The writer of a deleted user belongs to the next user who uses it, so that a job can continue under another user.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _claim(server: Dispatcher, session: Session, writer: str) -> None:
     if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
         _check_owner(server, session, writer)  # a concurrent request can have claimed it
         if find_owner(server.catalog, writer) != session.user_id:
-            raise LimitError(f"a user owns {_MOST_WRITERS} writers at most", advice="Use one writer for many epochs")
+            raise LimitError(f"a user can own at most {_MOST_WRITERS} writers", advice="Use one writer for many epochs")
 
 
 def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> StagedBatch:
@@ -141,7 +141,7 @@ def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -
 
 
 def _last_epoch(server: Dispatcher, writer: str) -> int | None:
-    """Return the last completed epoch: for a pending or refused one, the epoch before it."""
+    """Return the last completed epoch: for a pending or refused epoch, the epoch before it."""
     record = server.broker.backing.log.commits.outcome(writer)
     if record is None:
         return None

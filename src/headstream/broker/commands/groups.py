@@ -1,7 +1,7 @@
 """Consumer groups: Iggy's, created in a topic and joined by connections, and Headstream's own, whose members keep partitions.
 
-The stored offsets of a group belong to its name, whichever clients commit them: an embedded consumer and a remote one continue
-from the same offsets. Connections and members that keep partitions exclude each other (GROUP_IN_USE), because they divide
+The stored offsets of a group belong to its name: embedded and remote consumers of the group continue from the same
+offsets. Connections and members that keep partitions exclude each other (GROUP_IN_USE), because they divide
 partitions in different ways.
 
 Extensions name a group by its name; a number is the id of a group that an Iggy client has created.
@@ -114,7 +114,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
-    """Delete a group with its members and stored offsets; for one that was never created, its stored offsets."""
+    """Delete a group with its members and stored offsets; of a group that was never created, delete its stored offsets."""
     with server.broker.backing.writable_log().administration:
         if session.is_extended and isinstance(command.group, str):
             target = server.lookup.topic(command.stream, command.topic)

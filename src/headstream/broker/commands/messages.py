@@ -3,8 +3,8 @@
     send    topic found -> permitted -> partition chosen -> appended
     poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
-Iggy clients are served topics with the limits `iggy` only: they cannot read what a `wide` topic can contain (empty payloads,
-null headers), so sends and polls of such a topic are refused (5).
+Iggy clients are served topics with the limits `iggy` only: they cannot read all messages that a `wide` topic can contain (empty
+payloads, null headers), so sends and polls of such a topic are refused (5).
 
 A wait holds no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """
@@ -141,7 +141,7 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command requests only some of the unavailable messages: the rows up to them must be read."""
+    """Return whether a command requests only some unavailable messages, so that the rows up to them must be read."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 
@@ -194,7 +194,7 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
 def begin_wait(
     server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
 ) -> Wait:
-    """Begin a command's wait; check is_ready at once, and again at every callback.
+    """Begin a command's wait; check is_ready immediately, and again at every callback.
 
     Args:
         command: A validated command. When it times out, or messages are available, it is handled like any other.
@@ -217,8 +217,8 @@ def begin_wait(
     directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition or 1))
     waiting = server.broker.backing.log.waiting
     if isinstance(command, PollMessages):
-        look = replace(command, auto_commit=False, count=1)
-        return Wait(waiting, [directory], lambda: polled(server, session, look).count > 0, on_ready)
+        first = replace(command, auto_commit=False, count=1)
+        return Wait(waiting, [directory], lambda: polled(server, session, first).count > 0, on_ready)
     fetch = replace(command, auto_commit=False, count=1)
     return Wait(waiting, [directory], lambda: fetched(server, session, fetch).count > 0, on_ready)
 

@@ -1,4 +1,4 @@
-"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next one.
+"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next offset.
 
 Storing 0 in an empty partition is accepted, as Iggy's server does, and skips no message.
 """
@@ -38,8 +38,8 @@ def find_consumer_partition(
     """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        partition: 0 is the first partition for a consumer, and the next one in turn for a group member.
-        is_poll: Whether a member's turn advances to its next partition.
+        partition: 0 is the first partition for a consumer, and the next partition in turn for a group member.
+        is_poll: Whether a member advances to its next partition.
 
     Raises:
         NotFoundError: 3007, 3008 (polls only), 5000, 5003, or 5006 if the client is not a member.
@@ -52,15 +52,15 @@ def find_consumer_partition(
         return ConsumerPartition(consumer, check_partition(target, partition or 1))
     where = group_key(target, find_group(topic, named.id))
     groups = server.connection_groups
-    turn = (groups.take_turn if is_poll else groups.last_turn)(session.client_id, where, topic.partitions)
-    if turn is None:
+    chosen = (groups.next_partition if is_poll else groups.last_partition)(session.client_id, where, topic.partitions)
+    if chosen is None:
         raise refusal(
             Status.CONSUMER_GROUP_MEMBER_NOT_FOUND,
             f"this client is not a member of group {consumer.name!r}",
             where=str(topic.name),
             advice="Join the group, or name the partition",
         )
-    return ConsumerPartition(consumer, turn)
+    return ConsumerPartition(consumer, chosen)
 
 
 def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int) -> bool:
@@ -72,7 +72,7 @@ def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, name
 
 
 def check_partition(target: FoundTopic, partition: int) -> int:
-    """Return a partition's number, or refuse (3007) a missing one."""
+    """Return a partition's number, or refuse (3007) a missing partition."""
     topic = target.topic
     if 1 <= partition <= topic.partitions:
         return partition

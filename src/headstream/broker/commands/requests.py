@@ -1,6 +1,6 @@
 """Requests: the bytes of a request in, the bytes of its response out.
 
-    decode (3) -> validate (its own status) -> Dispatcher: stale (30), login (40), the handler -> encode
+    decode (3) -> validate (a specific status) -> Dispatcher: stale (30), login (40), the handler -> encode
 
 Errors are raised; wire.refusals converts them for the client. A poll's reply is a head and the stored bytes in pieces, which are
 never joined.
@@ -93,10 +93,10 @@ def _note_surplus(session: Session, command: Command[Any], surplus: int) -> None
 def is_slow(
     server: Dispatcher, session: Session, code: int, payload: memoryview, encoding: Encoding = CLASSIC, *, is_alone: bool = False
 ) -> bool:
-    """Return whether a worker thread should handle a request, so that it does not delay others.
+    """Return whether a worker thread should handle a request, so that it does not delay other requests.
 
     Args:
-        session: The client's session. Without a login only logins are slow: the refusal of anything else is fast.
+        session: The client's session. Without a login, only login requests are slow: all other requests are refused immediately.
         is_alone: Whether no other client is connected.
     """
     if not session.user_id and code not in _LOGINS:

@@ -53,7 +53,7 @@ def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
 
 
 def become(session: Session, user: User, *, is_extended: bool) -> None:
-    """Make a user, whose login has been checked, the user of a session; `is_extended`: it knows Headstream's own commands."""
+    """Set the user of a session, after the login was checked; `is_extended`: it knows Headstream's own commands."""
     session.user_id, session.generation = user.id, user.record.generation
     session.last_user_id = user.id
     if session.transport is not None:  # HTTP clients always know extensions

@@ -1,4 +1,4 @@
-"""The diagnostic archive of a server: one text file an entry, made in memory.
+"""The diagnostic archive of a server: one text file per entry, built in memory.
 
 It excludes secrets: processes are listed without their arguments, and the configuration is the redacted file that the server
 wrote itself.
@@ -37,7 +37,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
         compression: Methods that the standard library lacks (zstd, xz) become deflate.
 
     Raises:
-        HeadstreamError: it cannot be made (9000).
+        HeadstreamError: the archive cannot be built (9000).
     """
     wanted = [kind for kind in _WRITERS if kind in types or SnapshotType.ALL in types]
     packed = io.BytesIO()
@@ -46,7 +46,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
             for kind in wanted:
                 archive.writestr(f"{kind.name.lower()}.txt", _WRITERS[kind](log))
     except (OSError, ValueError, HeadstreamError) as error:
-        raise refusal(Status.SNAPSHOT_FILE_COMPLETION_FAILED, f"the snapshot could not be made: {error}") from error
+        raise refusal(Status.SNAPSHOT_FILE_COMPLETION_FAILED, f"the snapshot could not be created: {error}") from error
     return packed.getvalue()
 
 

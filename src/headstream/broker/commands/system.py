@@ -1,4 +1,4 @@
-"""The server as a whole: statistics, the log's identity, connected clients, and the diagnostic archive."""
+"""Commands about the server: statistics, the log's identity, connected clients, and the diagnostic archive."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cl
 
 
 def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> tuple[OptionDescription, ...]:
-    """Return the options of topics: streams and users have none."""
+    """Return the options of topics: streams and users have no options."""
     known = TOPIC_OPTIONS if command.scope is OptionScope.TOPIC else {}
     return tuple(OptionDescription(key, each.kind, each.default, each.about) for key, each in known.items())
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from headstream.broker.broker import Broker
 from headstream.broker.commands import (
     deliveries,
-    delivery_views,
     epochs,
     groups,
     leases,
@@ -28,7 +27,7 @@ from headstream.broker.settings import ServerSettings
 from headstream.core.wire.records import Command
 
 _MODULES: Final = (
-    *(deliveries, delivery_views, epochs, groups, leases, messages, offsets, partitions, producers),
+    *(deliveries, epochs, groups, leases, messages, offsets, partitions, producers),
     *(sessions, streams, system, tokens, topics, users),
 )
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}

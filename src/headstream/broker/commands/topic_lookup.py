@@ -1,6 +1,6 @@
 """Lookup of the streams, topics, groups and consumers that commands name, by number or by name.
 
-The status of a missing one depends on its type and on how it was named: 1009 a stream's number, 1010 its name, 2010 and 2011 a
+The status of a missing object depends on its type and on how it was named: 1009 a stream's number, 1010 its name, 2010 and 2011 a
 topic's, 5000 and 5003 a group's.
 """
 
@@ -38,7 +38,7 @@ class _FoundTopics:
 
 
 class TopicLookup:
-    """Finds streams and topics; caches what it finds until a stream or topic changes. Any thread."""
+    """Finds streams and topics; caches the results until a stream or topic changes. Any thread."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

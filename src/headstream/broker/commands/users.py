@@ -70,10 +70,10 @@ def update_permissions(server: Dispatcher, session: Session, command: UpdatePerm
 
 
 def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
-    """Change a password (20, 42); every user can change its own.
+    """Change a password (20, 42); every user can change the user's own password.
 
-    Its personal access tokens, other sessions and other HTTP access tokens end: they could come from someone who knew the old
-    password. The session or access token that changed it stays, if it is the user's own.
+    Its personal access tokens, other sessions and other HTTP access tokens end: somebody who knew the old password could use
+    them. The session or access token that changed it stays, if it is the user's own.
     """
     server.rights(session).manage_users(_id_of(server.users.find(command.user)))
     user = server.users.change_password(command.user, command.current_password, command.new_password, session.token_id)

@@ -1,10 +1,11 @@
-"""DeadLettering: moves a message that a group gives up into the dead-letter topic, once, also if a process is killed on the way.
+"""DeadLettering: moves a message that failed finally into the dead-letter topic, exactly once, even if a process is killed.
 
     1. the journal records the copy's partition and that partition's end   2. the copy is appended and synced
     3. the journal records that the message is done
 
-Each step is stored before the next one begins. After a crash, the step is repeated: a copy found after the recorded end is
-not made again; otherwise the move starts again with the current dead-letter topic, as the first may be deleted or reject it.
+Each step is stored before the next step begins. After a crash, the step is repeated: if a copy is found after the recorded end,
+it is not copied again; otherwise the move starts again with the current dead-letter topic, because the first topic can be deleted
+or reject the copy.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class DeadLettering:
         raise InvalidOptionError(
             f"message {delivery.offset} is given up, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
-            advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Specify one, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

@@ -67,7 +67,7 @@ class DeadLetterCopies:
         return stream is not None and topic.topic in stream.topics
 
     def place(self, dead_letter: TopicName, message: Message, partition: int) -> tuple[str, int, int]:
-        """Return where a copy goes: the topic, a partition (by key, else the original's number), and that partition's end."""
+        """Return the place of a copy: the topic, a partition (by key, else the original's number), and that partition's end."""
         log = self._backing.writable_log()
         record = self._backing.topic(dead_letter)
         check_dead_letter_options(str(dead_letter), record.options)
@@ -78,7 +78,7 @@ class DeadLetterCopies:
         """Append a copy, and return its offset; sync() follows.
 
         Args:
-            delivery: The message's delivery history, and where the copy goes.
+            delivery: The message's delivery history, and the place of the copy.
 
         Raises:
             LimitError: it does not fit into the dead-letter topic.

@@ -1,7 +1,7 @@
 """Deliveries: unfinished messages of groups, as owners of partitions report them; see leases.py for workers that share them.
 
 FAILED     the journal records it, and the committed offset does not pass the message
-POISONED   the message goes into the dead-letter topic (dead_lettering.py); then the group's offset passes it
+POISONED the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset passes it
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""DeliveryAudit: a topic with one row for each transition of deliveries of groups and of states: who, what, when and why.
+"""DeliveryAudit: a topic with one row for each transition of a delivery or a message state: author, transition, time and reason.
 
-A thread of its own appends rows: a transition neither waits for its row nor fails with it. A row that cannot be appended,
-because too many rows wait or the topic rejects it, is counted as lost and logged. The audit topic itself is not audited.
+A separate thread appends rows: a transition does not wait for its row, and succeeds even if the row cannot be appended. A row
+that cannot be appended, because too many rows wait or the topic rejects it, is counted as lost and logged. The audit topic itself
+is not audited.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class DeliveryAudit:
         broker.transitions.audit = self
 
     def __call__(self, place: GroupPlace, transition: Transition) -> None:
-        """Take a transition; it is lost if too many wait."""
+        """Queue a transition; it is lost if too many wait."""
         if place.topic == self._topic:
             return
         try:

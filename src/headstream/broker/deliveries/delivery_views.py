@@ -1,4 +1,4 @@
-"""DeliveryViews: what people and metrics see of the unfinished messages of groups."""
+"""DeliveryViews: the unfinished messages of groups, as shown to users and counted by metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupAges(NamedTuple):
     Args:
         is_paused: Whether it is paused, or on trial.
         oldest_leased_us: When its oldest lease began, microseconds since 1970 UTC, or None.
-        oldest_poisoned_us: When its oldest message with an open dead letter was given up, or None.
+        oldest_poisoned_us: When its oldest message with an open dead letter failed finally, or None.
     """
 
     topic: TopicName
@@ -80,7 +80,7 @@ class DeliveryViews:
         return journal.load(self._backing.log.offsets(record).committed_at(owner, partition))
 
     def _count_open_dead_letters(self, state: DeliveryState) -> Iterator[Delivery]:
-        """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, of those that are kept."""
+        """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, if their histories are kept."""
         for each in state.given_up:
             if each.copied_to is None:
                 continue
@@ -106,7 +106,7 @@ class DeliveryViews:
             return _describe(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
-        """Yield the groups with journals in memory: recently used ones, and at first all of the log."""
+        """Yield the groups with journals in memory: recently used groups, and at first all groups of the log."""
         records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
         self._journals.open_stored(records.values())
         found: dict[tuple[str, OffsetOwner], list[int]] = {}

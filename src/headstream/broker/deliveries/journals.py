@@ -1,4 +1,4 @@
-"""Journals: the most recently used delivery journals of a log, with their lease tables, shared by all who opened the log."""
+"""Journals: a log's most recently used delivery journals with their lease tables, shared by the process's clients of the log."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MAX_OPEN: Final = 1024
 
 
 class OpenJournal:
-    """The journal of one group in one partition, and what its leases need in memory; used while the group is locked.
+    """The journal of one group in one partition, and the in-memory state of its leases; used while the group is locked.
 
     Attributes:
-        table: The leases as this process granted and read them, or None before the first one.
-        idle: The end of the partition, and the order, when nothing could be leased, or None. Nothing is read until the partition
-            grows, or the table's next time has come.
+        table: The leases that this process granted and read, or None before the first lease.
+        idle: The end of the partition, and the order, if nothing could be leased, or None. Nothing is read until the partition
+            grows, or the next time of the table is reached.
     """
 
     def __init__(self, journal: DeliveryJournal) -> None:
@@ -36,7 +36,7 @@ class OpenJournal:
         self.idle: tuple[int, RetryOrder] | None = None
 
     def refresh_table(self, base: int, now_us: int, steady_us: int) -> LeaseTable:
-        """Return the table of the journal's state; a new one if another process, or a commit without leases, changed it."""
+        """Return the table of the journal's state; a new table if another process, or a commit without leases, changed it."""
         state = self.journal.state
         if self.table is None or self.table.state is not state or self.base != base:
             self.table = LeaseTable(state, now_us, steady_us)
@@ -68,7 +68,7 @@ class Journals:
             return found
 
     def open_stored(self, records: Iterable[TopicRecord]) -> None:
-        """Find the journals that earlier processes have left, once, up to the most that are kept in memory."""
+        """Find the journals of earlier processes, once, up to the limit of journals in memory."""
         log = self._log()
         with self._lock:
             if log is None or self._has_stored:

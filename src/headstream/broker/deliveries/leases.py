@@ -1,10 +1,10 @@
 """Leases: lends messages of a group to workers that share its partitions, and records their steps.
 
-    lease    end expired leases -> finish what an interrupted call left -> grant -> journal -> offset
+    lease    end expired leases -> finish an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
-decides; a worker's request is valid by its token, so the worker needs no lock and no clock of its own.
+decides; a worker's request is valid by its token, so the worker needs neither a lock nor a clock.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Leases:
             TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
             InvalidInputError: a message that is requested by offset is not deferred.
             InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
-            LogLockedError: a message goes into the dead-letter topic, and another process is the log's writer.
+            LogLockedError: a message must be dead-lettered, and another process is the log's writer.
         """
         _check(request)
         record = self._backing.topic(topic)
@@ -128,7 +128,7 @@ class Leases:
         return Grant(ends=ends, wait_us=wait_us)
 
     def _table_of(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> LeaseTable | None:
-        """Return the leases of a partition, or None if the group has not come to it; read once in a process."""
+        """Return the leases of a partition, or None if the group has not begun the partition; read once in a process."""
         found = self._journals.find(record, owner, partition)
         if found.table is None:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
@@ -179,7 +179,7 @@ class Leases:
     def _grant(
         self, place: LockedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
-        """Grant messages and store it; return them, and whether messages were given up for it."""
+        """Grant messages and store it; return them, and whether messages failed finally in the process."""
         table = place.table
         if request.order is RetryOrder.KEY:
             scan_keys(place, self._messages, self._store, request.count, end)
@@ -222,7 +222,8 @@ class Leases:
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
-            The steps that were refused, because their lease had ended; all others are recorded. And how long the group is paused.
+            The steps that were refused, because their lease had ended; all other steps are recorded. And how long the group is
+            paused.
 
         Raises:
             OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
@@ -235,7 +236,7 @@ class Leases:
         if partition_generation not in (None, record.generation(partition)):
             raise OffsetOutOfRangeError(
                 f"partition {partition} of {str(topic)!r} has been purged or recreated since",
-                advice="Nothing was recorded: its messages are gone",
+                advice="Nothing was recorded: its messages no longer exist",
             )
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:
@@ -260,7 +261,7 @@ class Leases:
         return self._pauses.observe(place.record, place.owner, place.pause_rule, *counts, user_id=place.user_id)
 
     def _wait_of_pause(self, record: TopicRecord, owner: OffsetOwner, request: LeaseRequest, user_id: int) -> int | None:
-        """Return how long a worker waits, since the group is paused, or another one has the message on trial; or None."""
+        """Return how long a worker waits because the group is paused or another worker has the trial message; or None."""
         state = self._pauses.own_state(record, owner)
         steady_us, now_us = self._steady_us(), self._backing.clock_us()
         if left_us := state.left_us(now_us):
@@ -346,10 +347,11 @@ def _check(request: LeaseRequest) -> None:
     if request.pause_rule is not None:
         request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
-        raise InvalidOptionError(f"{request.count} messages are asked for", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+        raise InvalidOptionError(f"{request.count} messages are requested", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "messages that workers share have no order of their partition", advice='Use order="key" or order="skip"'
+            "workers that share messages do not receive them in the order of their partition",
+            advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("a deferred message is requested without its partition", advice="Name the partition")
+        raise InvalidOptionError("a deferred message is requested without its partition", advice="Specify the partition")

@@ -33,7 +33,7 @@ class LockedPartition:
         partition: From 1.
         user_id: The server's user whose request it is.
         dead_letter: The topic of messages after their last attempt, or None.
-        pause_rule: When the group is paused, or None.
+        pause_rule: Rule for pausing the group, or None.
     """
 
     record: TopicRecord
@@ -56,7 +56,7 @@ _Store: TypeAlias = Callable[[LockedPartition, LeaseOutcome], None]
 
 
 def scan_keys(place: LockedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
-    """Read keys of open messages, and of new ones before `end`, until `count` can be leased; record waiting ones."""
+    """Read keys of open messages, and of new messages before `end`, until `count` can be leased; record the waiting messages."""
     table, state = place.table, place.table.state
     if table.keys is None:
         table.keys = LeaseKeys()
@@ -80,7 +80,7 @@ def scan_keys(place: LockedPartition, messages: Messages, store: _Store, count: 
 
 
 def _read_keys(place: LockedPartition, messages: Messages, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offset and key of the messages in a range; one that is gone is done."""
+    """Yield offset and key of the messages in a range; removed messages count as done."""
     at = begin
     while at < until:
         try:

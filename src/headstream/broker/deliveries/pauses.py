@@ -27,7 +27,7 @@ class Pauses:
         self._registry = registry_of(backing.log)
 
     def state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group; while it has members here, the one in memory."""
+        """Return the state of a group: in memory while it has members in this process, else as stored."""
         live = self._registry.group(record, owner.name)
         return self._load(record, owner) if live.pause is None else live.pause
 
@@ -45,7 +45,7 @@ class Pauses:
         return state
 
     def left_us(self, record: TopicRecord, owner: OffsetOwner) -> int:
-        """Return how long a group is paused still, microseconds; 1 while it is on trial, so that a new consumer sees it; or 0."""
+        """Return a group's remaining pause, microseconds; 1 while it is on trial, so that a new consumer notices it; or 0."""
         state, now_us = self.state(record, owner), self._backing.clock_us()
         return 1 if state.is_on_trial(now_us) else state.left_us(now_us)
 
@@ -91,6 +91,6 @@ class Pauses:
             _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
             change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
         else:
-            _log.warning("group %r of %s runs again: its attempt on trial succeeded", place.group, str(place.topic))
+            _log.warning("group %r of %s is resumed: its trial message succeeded", place.group, str(place.topic))
             change = Transition(TransitionKind.RESUMED)
         self._transitions.record(place, [change])

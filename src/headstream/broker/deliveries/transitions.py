@@ -1,4 +1,4 @@
-"""Transitions: counts what happens to messages, for groups and for all, and reports it to an audit once it is stored."""
+"""Transitions: counts transitions of messages, per group and in total, and reports each to an audit after it is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GroupPlace(NamedTuple):
     Args:
         topic: Stream and topic.
         group: The group's name; empty for the state of a message.
-        partition: From 1; 0 for the group as a whole.
+        partition: From 1; 0 for the entire group.
         user_id: The server's user whose request it was, or NO_USER.
     """
 
@@ -43,13 +43,13 @@ class Transitions:
 
     @property
     def counts(self) -> dict[TransitionKind, int]:
-        """How many messages, or groups, each kind of transition was about since this process began."""
+        """Number of messages or groups of each kind of transition since this process began."""
         with self._lock:
             return dict(self._counts)
 
     @property
     def state_counts(self) -> dict[str, int]:
-        """How many messages got each state, by its name, since this process began."""
+        """Number of messages set to each state, by its name, since this process began."""
         with self._lock:
             return dict(self._states)
 

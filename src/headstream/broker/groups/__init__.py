@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member, and which member owns which partition."""
+"""Consumer groups: their members, and the partitions that each member owns."""

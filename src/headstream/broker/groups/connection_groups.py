@@ -1,8 +1,8 @@
 """ConnectionGroups: the connections in each consumer group of existing clients, and their partitions.
 
-Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0, is for
-member i modulo their count, in the order they joined. A member that names no partition polls its own in turn. Groups with
-sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
+Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0,
+belongs to member i modulo the number of members, in the order in which they joined. A member that names no partition polls its
+partitions in turn. Groups with sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Group:
     hold: Callable[[], None]
     partitions: int = 0
     generation: int = 1  # rises when members or partitions change
-    turns: dict[int, int] = field(default_factory=dict)  # client -> number of turns it has taken, in the order they joined
+    polls: dict[int, int] = field(default_factory=dict)  # client -> number of its polls, in the order they joined
 
 
 class ConnectionGroups:
@@ -49,8 +49,8 @@ class ConnectionGroups:
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group(hold())
-            group.generation += client not in group.turns
-            group.turns = dict.fromkeys([*group.turns, client], 0)
+            group.generation += client not in group.polls
+            group.polls = dict.fromkeys([*group.polls, client], 0)
             keys = self._joined.setdefault(client, [])
             if key not in keys:
                 keys.append(key)
@@ -74,19 +74,19 @@ class ConnectionGroups:
                 for key in self._groups
                 if key.stream_number == stream_number and topic_id in (None, key.topic_id) and group_id in (None, key.group_id)
             ]:
-                for client in list(self._groups[key].turns):
+                for client in list(self._groups[key].polls):
                     self._leave(client, key)
 
     def _leave(self, client: int, key: GroupKey) -> None:
         group = self._groups.get(key)
-        if group is None or client not in group.turns:
+        if group is None or client not in group.polls:
             return
         group.generation += 1
-        group.turns = dict.fromkeys([member for member in group.turns if member != client], 0)
+        group.polls = dict.fromkeys([member for member in group.polls if member != client], 0)
         self._joined[client].remove(key)
         if not self._joined[client]:
             del self._joined[client]
-        if not group.turns:
+        if not group.polls:
             del self._groups[key]
             group.hold()
 
@@ -99,13 +99,13 @@ class ConnectionGroups:
         """Return the partitions of each member, in the order they joined; `partitions` is their number."""
         with self._lock:
             group = self._groups.get(key)
-            return {} if group is None else {client: _share(group, client, partitions) for client in group.turns}
+            return {} if group is None else {client: _share(group, client, partitions) for client in group.polls}
 
     def count(self, key: GroupKey) -> int:
         """Return the number of members of a group."""
         with self._lock:
             group = self._groups.get(key)
-            return 0 if group is None else len(group.turns)
+            return 0 if group is None else len(group.polls)
 
     def assignment(self, client: int, key: GroupKey, partitions: int) -> tuple[int, tuple[int, ...]] | None:
         """Return the group's generation and a member's partitions (of `partitions`); None for a client that is not a member."""
@@ -113,35 +113,35 @@ class ConnectionGroups:
             share = self._share_of(client, key, partitions)
             return None if share is None else (self._groups[key].generation, share)
 
-    def take_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
+    def next_partition(self, client: int, key: GroupKey, partitions: int) -> int | None:
         """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:
                 return None if share is None else 0
-            turns = self._groups[key].turns
-            turn = turns[client]
-            turns[client] = turn + 1
-            return share[turn % len(share)]
+            polls = self._groups[key].polls
+            count = polls[client]
+            polls[client] = count + 1
+            return share[count % len(share)]
 
-    def last_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
-        """Return a member's last partition in turn, or its first before any turn; else as take_turn()."""
+    def last_partition(self, client: int, key: GroupKey, partitions: int) -> int | None:
+        """Return the partition that the member polled last, or its first before any poll; else as next_partition()."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:
                 return None if share is None else 0
-            return share[max(self._groups[key].turns[client] - 1, 0) % len(share)]
+            return share[max(self._groups[key].polls[client] - 1, 0) % len(share)]
 
     def _share_of(self, client: int, key: GroupKey, partitions: int) -> tuple[int, ...] | None:
         group = self._groups.get(key)
-        if group is None or client not in group.turns:
+        if group is None or client not in group.polls:
             return None
         if group.partitions != partitions:
             group.generation += group.partitions != 0
-            group.partitions, group.turns = partitions, dict.fromkeys(group.turns, 0)
+            group.partitions, group.polls = partitions, dict.fromkeys(group.polls, 0)
         return _share(group, client, partitions)
 
 
 def _share(group: _Group, client: int, partitions: int) -> tuple[int, ...]:
-    first = list(group.turns).index(client)
-    return tuple(range(first + 1, partitions + 1, len(group.turns)))
+    first = list(group.polls).index(client)
+    return tuple(range(first + 1, partitions + 1, len(group.polls)))

@@ -1,4 +1,4 @@
-"""The consumer groups with members in this process: one registry per log, shared by all who opened the log."""
+"""The consumer groups with members in this process: one registry per log, shared by this process's clients of the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LiveGroup:
         self._process_lock = None if path is None else GroupLock(path)
 
     def use_mode(self, *, is_shared: bool) -> bool:
-        """Try to have members lease messages, or own partitions, and return whether all of them do so."""
+        """Try to switch the members to leasing messages, or to owning partitions; return whether all of them have switched."""
         if self.is_shared != is_shared and self.membership.is_empty:
             self.is_shared, self.membership = is_shared, GroupMembers(self.membership.generation)
         return self.is_shared == is_shared
@@ -56,7 +56,7 @@ class LiveGroup:
         return {number: self.reached[number] for number in numbers}
 
     def remove_abandoned(self, now_s: float) -> bool:
-        """Remove abandoned members, with the lock held, and return whether there were any."""
+        """Remove abandoned members, with the lock held, and return whether there were such members."""
         is_changed = False
         while self.abandoned:
             self.membership.leave(self.abandoned.popleft(), now_s)

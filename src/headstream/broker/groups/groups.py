@@ -37,7 +37,7 @@ class Groups:
     """Commands of consumer groups. TopicNotFoundError if the topic does not exist.
 
     Members in one process, also of several clients, share a topic's partitions. One process at a time
-    reads for a group: members in another wait without partitions until its last member has left or it has ended.
+    reads for a group: members in another process wait without partitions until its last member has left or the process has ended.
     """
 
     def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets, transitions: Transitions) -> None:
@@ -61,7 +61,7 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            session_timeout_ms: How long a member may be silent, or hold a revoked partition, while there are others.
+            session_timeout_ms: How long a member can be silent, or hold a revoked partition, while the group has other members.
             is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
 
         Raises:
@@ -85,7 +85,7 @@ class Groups:
         return member
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Remove a member; others receive its uncommitted messages. A second call does nothing."""
+        """Remove a member; other members receive its uncommitted messages. A second call does nothing."""
         live = self._joined.pop(member.id, None)
         if live is not None:
             with self._changing(live):
@@ -103,7 +103,7 @@ class Groups:
 
         Args:
             released: Revoked partitions that it has finished.
-            is_resting: Whether no message is in progress and the member reports before it takes another one.
+            is_resting: Whether no message is in progress, and the member reports before it takes the next message.
 
         Raises:
             RebalancedError: the member was removed; it can join again.
@@ -140,19 +140,19 @@ class Groups:
         live = self._live(topic, member)
         with live.lock:  # while the lock is held, no other member gets the partition
             membership = live.membership
-            mine = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
+            owned = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
             store = self._backing.log.offsets(self._backing.topic(topic))
-            before = live.reached_offsets(mine, lambda number: store.committed(OffsetOwner.group(member.group), number))
-            self._offsets.commit(topic, OffsetOwner.group(member.group), mine, generations=generations, user_id=user_id)
-            live.reached |= mine
+            before = live.reached_offsets(owned, lambda number: store.committed(OffsetOwner.group(member.group), number))
+            self._offsets.commit(topic, OffsetOwner.group(member.group), owned, generations=generations, user_id=user_id)
+            live.reached |= owned
             membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
             now = membership.generation
-        for number, offset in mine.items():
+        for number, offset in owned.items():
             if before[number] < offset:
                 done = Transition(TransitionKind.ACKED, before[number], offset, f"member {member.id}")
                 self._transitions.record(GroupPlace(topic, member.group, number, user_id), [done])
-        if len(mine) < len(offsets):
-            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in mine])
+        if len(owned) < len(offsets):
+            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in owned])
         return now
 
     @contextmanager
@@ -175,7 +175,7 @@ class Groups:
         """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
 
         Args:
-            member: None for a consumer of partitions of its own.
+            member: None for a consumer outside of a group.
             generation: The generation of the member's last report.
 
         Raises:
@@ -201,7 +201,7 @@ class Groups:
     # -- administration --------------------------------------------------------------------------------------
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic, by name: created ones, those with commits, those with members here."""
+        """Return the groups of a topic, by name: created groups, groups with commits, and groups with members in this process."""
         record = self._backing.topic(topic)
         committed = [owner.name for owner in self._backing.log.offsets(record).consumers() if owner.kind is ConsumerKind.GROUP]
         made = [group.name for group in record.groups]
@@ -321,7 +321,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close its consumers first: their commits would overwrite this one",
+            advice="Close its consumers first: their commits would overwrite this offset",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:

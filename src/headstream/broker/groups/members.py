@@ -1,7 +1,7 @@
 """Members: maps members of our own groups to sessions; the end of a session removes its members.
 
-A client can use several connections; a member is removed with the last one that reported for it. A member over HTTP,
-which has no connections, is removed after its session timeout without a request.
+A client can use several connections; a member is removed when the last connection that reported for it closes. A member over
+HTTP, which has no connections, is removed after its session timeout without a request.
 """
 
 from __future__ import annotations

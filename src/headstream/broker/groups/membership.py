@@ -7,11 +7,10 @@
     membership.leave(7, now)                          it leaves
 
 A partition moves between members when its owner has finished its messages in progress: the partition is
-revoked (Assignment.revoked), and the owner releases it (released). It is taken away
+revoked (Assignment.revoked), and the owner releases it (released). It is revoked - at once from a resting member, which has no
 
-- at once from a resting member: one without messages in progress that reports before it takes more;
-- after the session timeout from a member that does not release it;
-- from a member silent for its session timeout while there are others. It is removed, and can join again.
+messages in progress and reports before it takes more; - after the session timeout from a member that does not release it; - from
+a member that is silent for its session timeout while the group has other members. It is removed, and can join again.
 
 A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
 """
@@ -45,12 +44,12 @@ def assign(members: Sequence[int], partitions: Sequence[int], owners: Mapping[in
     by_count = sorted(members, key=lambda member: -len(held[member]))  # stable: the member that joined first wins a tie
     quotas = {member: least + (i < extra) for i, member in enumerate(by_count)}
     result = {partition: member for member in members for partition in held[member][: quotas[member]]}
-    rooms = {member: quotas[member] - min(len(held[member]), quotas[member]) for member in members}
+    spare = {member: quotas[member] - min(len(held[member]), quotas[member]) for member in members}
     free = [partition for partition in partitions if partition not in result]
     while free:
         for member in members:
-            if rooms[member] and free:
-                rooms[member] -= 1
+            if spare[member] and free:
+                spare[member] -= 1
                 result[free.pop(0)] = member
     return dict(sorted(result.items()))
 
@@ -93,13 +92,13 @@ class GroupMembers:
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Add a member, an existing one without its partitions; the timeout also limits how long it holds revoked ones."""
+        """Add a member; an existing member loses its partitions; the timeout also limits how long it holds revoked partitions."""
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)
 
     def leave(self, member: int, now_s: float) -> None:
-        """Remove a member; its partitions are free at once. A second call does nothing."""
+        """Remove a member; its partitions are free immediately. A second call does nothing."""
         if self._members.pop(member, None) is not None:
             self._divide(now_s)
 
@@ -133,14 +132,14 @@ class GroupMembers:
                 self._divide(now_s)
 
     def owns(self, member: int, partition: int, generation: int) -> bool:
-        """Return whether a member has owned a partition since a generation; true for a revoked one until its release."""
+        """Return whether a member has owned a partition since a generation; true for a revoked partition until its release."""
         return self._owners.get(partition) == member and self._since[partition] <= generation
 
     def _known(self, member: int) -> _Member:
         state = self._members.get(member)
         if state is None:
             raise RebalancedError(
-                f"member {member} timed out and left the group; its partitions went to other members",
+                f"member {member} timed out and left the group; its partitions were assigned to other members",
                 advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
             )
         return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.broker.deliveries.journals import journals_of
@@ -86,8 +86,6 @@ def _state_of(state: DeliveryState, offset: int) -> int:
     return _UNAVAILABLE if is_held else _AVAILABLE_BYTE
 
 
-_T = TypeVar("_T")
-
 _ATTEMPTS: Final = 5
 """Maximum retries of a poll after retention or a purge deleted its files."""
 
@@ -96,7 +94,7 @@ class Messages:
     """Message commands.
 
     Partitions count from 1. TopicNotFoundError, PartitionNotFoundError if the topic or partition does not exist; commands that
-    write raise LogLockedError if another process is the writer. `tracing` makes spans of appends, None makes none.
+    write raise LogLockedError if another process is the writer. `tracing` records spans of appends; None records no spans.
     """
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
@@ -119,7 +117,7 @@ class Messages:
         """Append a batch to a partition and return the offset of its first message; it is committed then.
 
         If the topic deduplicates, a message whose id occurs among the newest messages of the partition is dropped and
-        acknowledged. The returned offset is that of the first new message, or else the next offset.
+        acknowledged. Returns the offset of the first new message, or the next offset if no message is new.
 
         Args:
             batch: Messages as sent, back to back, at most 64 MiB.
@@ -128,11 +126,7 @@ class Messages:
             LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
             DecodeError: the bytes are not a valid batch; nothing was written.
         """
-        backing = self._backing
-        append = backing.writable_log().append
-        return self._append(
-            topic, partition, batch, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16))
-        )
+        return self.append(topic, partition, batch).offset
 
     def append(
         self,
@@ -150,24 +144,19 @@ class Messages:
             retry_timeout_s: Used by network transports; ignored here.
 
         Raises, in addition to send():
-            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+            SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
         """
-        backing = self._backing
-        append = backing.writable_log().append_numbered
-        return self._append(
-            topic,
-            partition,
-            batch,
-            lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16), number),
-        )
+        backing, log = self._backing, self._backing.writable_log()
 
-    def _append(self, topic: TopicName, partition: int, batch: BytesLike, append: Callable[[TopicRecord], _T]) -> _T:
+        def append(record: TopicRecord) -> Appended:
+            return log.append(record, partition, batch, backing.clock_us(), backing.entropy(16), number)
+
         if self.tracing is not None and (contexts := find_contexts(batch)):
             with self.tracing.append(topic, partition, contexts):
                 return self._append_to_current(topic, partition, append)
         return self._append_to_current(topic, partition, append)
 
-    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], _T]) -> _T:
+    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], Appended]) -> Appended:
         log = self._backing.log
         while True:
             known = log.snapshot()
@@ -208,7 +197,7 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and the number of failed ones among them."""
+        """The number of messages that filters have examined, and how many of these failed."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
@@ -219,7 +208,7 @@ class Messages:
                 other states than available gets the states that messages have for it; see GroupStates.
 
         Raises:
-            ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
+            ConsumersLimitError: the consumer that commits is new, and the user has reached the limit of consumers.
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
@@ -281,10 +270,10 @@ class Messages:
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
         """Estimate the stored bytes of a range, and return the end of the last send within a size.
 
-        Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
+        Reads only the indexes. For a damaged partition the result is 0 bytes and the partition's end.
 
         Args:
-            from_offset: The first offset; expired ones have no bytes.
+            from_offset: The first offset; expired offsets have no bytes.
             size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
         """
         record = self._backing.partition(topic, partition)

@@ -14,7 +14,7 @@ from headstream.log.partition.offset_file_counts import NO_USER
 
 
 class BrokerOffsets:
-    """Commands for committed offsets. An offset is always that of the next message: one past the last one done."""
+    """Commands for committed offsets. An offset always refers to the next message: one past the last message that is done."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
@@ -40,7 +40,7 @@ class BrokerOffsets:
             generations: Partition -> the generation it was polled from, if known.
 
         Raises:
-            ConsumersLimitError: the consumer is new, and the user has made as many as it may.
+            ConsumersLimitError: the consumer is new, and the user has reached the limit of consumers.
             OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         now_us = self._backing.clock_us()

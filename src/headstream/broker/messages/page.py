@@ -21,7 +21,7 @@ _AVAILABLE = MessageState.AVAILABLE.value
 
 
 def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tuple[list[memoryview], int]:
-    """Return the ranges of the whole stored messages in one of these states (None is all), and their number."""
+    """Return the ranges of the complete stored messages in one of these states (None for all), and their number."""
     if states is None:
         return [stored], count
     others = find_states(stored)
@@ -93,7 +93,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
     """Read from an offset of a place (partition, generation) up to the requested number of messages or the end.
 
     States are read only if some message can be unavailable; log/states.py explains the second check. Runs of messages in other
-    states are skipped, and what is read of a mixture counts towards the size: the cost is that of what is polled.
+    states are skipped, and the bytes read from mixed runs count towards the size, so that the cost depends on the bytes polled.
 
     Raises:
         CorruptSendError: the first messages are damaged.

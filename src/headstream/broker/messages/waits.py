@@ -1,4 +1,4 @@
-"""Wait: a wait for messages that blocks no thread. Its callback runs when messages may be available; the caller then checks."""
+"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available; the caller then checks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Wait:
     """
 
     def __init__(
-        self, waiting: Waiters, directories: Collection[str], look: Callable[[], bool], on_notify: Callable[[], None]
+        self, waiting: Waiters, directories: Collection[str], condition: Callable[[], bool], on_notify: Callable[[], None]
     ) -> None:
         self._waiting = waiting
         self._directories = directories
-        self._look = look
+        self._condition = condition
         self._on_notify = on_notify
         self._is_notified = False
         waiting.add(directories, self)
@@ -31,12 +31,12 @@ class Wait:
         """Whether a poll would return messages or raise; checks the log."""
         self._is_notified = False  # before the check: an append during it notifies again
         try:
-            return self._look()
+            return self._condition()
         except HeadstreamError:  # its topic or partition was deleted, for example
             return True
 
     def notify(self, directory: str) -> None:
-        """Note that a directory can have messages."""
+        """Record that a directory can have messages."""
         if not self._is_notified:
             self._is_notified = True
             self._on_notify()

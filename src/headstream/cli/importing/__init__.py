@@ -1,4 +1,4 @@
-"""Import: sends the messages of a file to a log, each once, however often the import is interrupted and continued.
+"""Import: sends the messages of a file to a log, each exactly once, even if the import is interrupted and continued.
 
 reading    the file's lines, with their positions and messages
 progress   the progress of an import, saved in FILE.progress

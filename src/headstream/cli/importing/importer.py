@@ -3,11 +3,11 @@
     read a chunk of lines -> save the progress, with the ends of their partitions -> send -> acknowledged -> next chunk
 
 When an import continues after an interruption, the log's messages after those ends are searched for messages of the one
-chunk that was in flight: a line without an id gets one made from the import's id and the line's number, and its partition
-is chosen by its key or its line's number, so that a line always makes the same message. A state other than available is
+chunk that was in flight: a line without an id gets an id derived from the import's id and the line's number, and its partition
+is chosen by its key or its line's number, so that a line always gives the same message. A state other than available is
 set when a chunk is stored.
 
-The progress is exact after a crash of the process. What a power failure can lose depends on the log's fsync policy.
+The progress is exact after a crash of the process. The log's fsync policy determines the messages that a power failure can lose.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return how many partitions the topic needs, at least 1; its first one is `first`."""
+        """Return the number of partitions that the topic needs, at least 1; its first partition is `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
 def plan_topics(lines: Iterable[Line]) -> dict[str, TopicNeeds]:
-    """Return the requirements of each topic so that it accepts these lines' messages; bad lines have none."""
+    """Return the requirements of each topic so that it accepts these lines' messages; bad lines have no requirements."""
     needs: dict[str, TopicNeeds] = {}
     for line in lines:
         message = line.message
@@ -124,7 +124,7 @@ class Importer:
     """One run of an import of JSON lines; the progress is saved in FILE.progress.
 
     Raises:
-        InvalidInputError: the progress file is invalid, or the file or the log is not that of the started import.
+        InvalidInputError: the progress file is invalid, or the file or the log is not the one that the import began with.
     """
 
     def __init__(self, log: Client, file: Path, options: ImportOptions) -> None:
@@ -180,8 +180,8 @@ class Importer:
     def _find_sent(self, chunk: list[Line]) -> None:
         """Find the last line of the chunk in flight that each partition has received.
 
-        A partition receives its lines in order, so it has received all earlier ones too, even if compaction or retention has
-        removed some since.
+        A partition receives its lines in order, so it has also received all earlier lines, even if compaction or retention has
+        since removed some of their messages.
         """
         present = Counter(sent for sent, _ in self._search_sent())
         for line in chunk:
@@ -201,7 +201,7 @@ class Importer:
                     offset = (found[-1].offset or 0) + 1
 
     def _save(self, *, until: int) -> None:
-        """Save the progress; everything sent so far is acknowledged."""
+        """Save the progress; all lines sent so far are acknowledged."""
         progress = self._progress
         progress.log = self._log.identity
         progress.until = until
@@ -222,7 +222,7 @@ class Importer:
         return read_lines(self._file, self._progress.byte_position, self._progress.lines + 1, self._options.topic)
 
     def _chunks(self) -> Iterator[list[Line]]:
-        """Iterate over the remaining lines in chunks, the first one as it was if its outcome is unknown."""
+        """Iterate over the remaining lines in chunks, the first chunk unchanged if its outcome is unknown."""
         last = self._progress.until if self._progress.until > self._progress.lines else None
         chunk: list[Line] = []
         size_bytes = 0

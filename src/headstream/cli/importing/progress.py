@@ -4,7 +4,7 @@
      "digest": "<xxh3 of the bytes before the position>", "bad_lines": {"path": "/data/bad.jsonl", "size_bytes": 4096},
      "ends": {"shop/orders": {"1": 400, "2": 400}}}
 
-It is written before a chunk is sent: every line before byte_position has been sent, those up to `until` may have been, and
+It is written before a chunk is sent: every line before byte_position has been sent, the lines up to `until` may have been, and
 their messages are after the `ends` of their partitions. The file is replaced atomically, so it is never
 partly written.
 """

@@ -1,8 +1,8 @@
 """Fields: records the fields of an input and their positions while they are read.
 
 A walk reads an input from its beginning through a FieldReader. Fields read before a DecodeError are retained, so
-that invalid bytes are explained as far as possible. Evidence is counted too: a matching checksum or magic proves
-the format, whereas lengths alone can match by chance.
+that invalid bytes are explained as far as possible. Proofs are also counted: a matching checksum or magic proves the format,
+whereas lengths alone can match by chance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FieldReader:
 
     Args:
         order: `<` little-endian, `>` big-endian.
-        limit: Messages whose fields are recorded; further ones are only read.
+        limit: Number of messages whose fields are recorded; further messages are only read.
     """
 
     def __init__(self, data: bytes, at: int = 0, order: str = "<", limit: int = 1000) -> None:
@@ -97,7 +97,7 @@ class FieldReader:
         return value
 
     def bytes(self, name: str, size: int, show: Callable[[bytes], object] | None = None) -> bytes:
-        """Return the next bytes; a negative size is null if the dialect has it, and reads none."""
+        """Return the next bytes; a negative size means null in dialects that have null, and reads no bytes."""
         at = self.at
         if size < -1:
             raise DecodeError(f"the length of {name} is {size}", at)

@@ -82,7 +82,7 @@ def walk_json(reader: FieldReader) -> None:
 def walk_lines(reader: FieldReader) -> None:
     """Read lines of export."""
     if not reader.data.lstrip().startswith(b"{"):
-        raise DecodeError("no JSON object in the first line", 0)
+        raise DecodeError("the first line has no JSON object", 0)
     at = 0
     for line in reader.data.splitlines(keepends=True):
         if line.strip():

@@ -210,7 +210,7 @@ def _require_message(reader: FieldReader) -> None:
 
 
 def _walk_headers(reader: FieldReader, size: int, *, may_have_key_kinds: bool = False) -> None:
-    """Read a header block; keys with a kind are tried if keys without one fail."""
+    """Read a header block; keys with a kind are tried if keys without a kind fail."""
     begin, end = reader.at, reader.at + size
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)
@@ -243,7 +243,7 @@ def _walk_block(reader: FieldReader, end: int, *, key_kinds: bool) -> None:
         if value_end > end:
             raise DecodeError("the value of a header is cut short", key_end + 5, value_end - key_end - 5, end - key_end - 5)
         if not 1 <= key_end - at - 4 <= MAX_KEY_BYTES:
-            raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, this one has {key_end - at - 4}", at)
+            raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, not {key_end - at - 4}", at)
         try:
             key = data[at + 4 : key_end].decode("utf-8")
         except UnicodeDecodeError as error:

@@ -2,7 +2,7 @@
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc u32 | attributes i16 | last_offset_delta i32
              | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
-             | records, compressed together where attributes say so
+             | records, compressed together if the attributes specify it
     record   length v | attributes i8 | timestamp_delta v | offset_delta v | key_length v | key | value_length v | value
              | headers_count v | (key_length v | key | value_length v | value)*
 
@@ -129,11 +129,11 @@ def walk_batches(reader: FieldReader) -> None:
             reader.notes.append(f"the last batch, at byte {at}, is truncated, which is normal for a fetch")
             return
         if not 49 <= length <= reader.remaining:
-            raise DecodeError("a batch is cut short, or too small to be one", at + 8, length, reader.remaining)
+            raise DecodeError("a batch is cut short, or shorter than its fixed fields", at + 8, length, reader.remaining)
         end = reader.at + length
         reader.number("leader_epoch", "i")
         if reader.number("magic", "b") != 2:
-            raise DecodeError("a magic other than 2: an older message set", at + 16)
+            raise DecodeError("the magic is not 2: this is an older message set", at + 16)
         crc = reader.number("crc", "I", lambda value: f"{value:#010x}")
         actual = crc32c(reader.data[at + 21 : end])
         if crc == actual:
@@ -182,7 +182,7 @@ def _walk_records(reader: FieldReader, end: int, count: int) -> None:
         for _ in range(reader.varint("headers_count")):
             _walk_header(reader)
         if reader.at != until:
-            raise DecodeError("a record does not end where its length says", at, length, reader.at - until + length)
+            raise DecodeError("the length of a record does not match its end", at, length, reader.at - until + length)
     if reader.at != end:
         raise DecodeError(f"{end - reader.at} unexpected bytes after the records of a batch", reader.at)
 

@@ -1,8 +1,7 @@
 """Detects the dialect of bytes.
 
-Every walk is tried. One that reads all of the input with proof (a checksum, a magic) ranks above one that reads it all by
-its lengths alone, and that above one that fails; among those that fail, the one with more proof, then the one that reads
-farther.
+Every walk is tried. An explanation that reads the entire input with proof (a checksum, a magic) ranks highest; then an
+explanation that reads it by lengths alone; then a failed explanation. Failed explanations rank by proof, then by the bytes read.
 """
 
 from __future__ import annotations

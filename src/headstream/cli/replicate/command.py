@@ -64,7 +64,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     envvar="HEADSTREAM_URL",
     show_envvar=True,
     metavar="URL",
-    help="The log with the messages, or kafka://host:9092.",
+    help="URL of the log with the messages, or of a Kafka cluster: kafka://host:9092.",
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not the data topics.")
@@ -74,31 +74,32 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["replicate", "debezium"]),
     default="replicate",
     show_default=True,
-    help="Whose messages all topics have; by topic: [debezium] in the file.",
+    help="Format of the messages in all topics; to set it per topic, use [debezium] in the file.",
 )
 @click.option(
     "--tables",
     type=_TABLE_PLACE,
-    help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
+    help="Directory or URI (s3://, abfss://, gs://, hdfs://) of the Delta tables. A URI takes its settings from [storage].",
 )
 @click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
 @click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
 @click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
-@click.option("--schemas", type=StorablePlace(), help="Directory of schemas that do not arrive in messages, or a URI.")
+@click.option("--schemas", type=StorablePlace(), help="Directory or URI of schemas that do not arrive in messages.")
 @click.option(
     "--schema-wait",
     "schema_wait_us",
     type=DURATION,
     default="60s",
     show_default=True,
-    help="How long a message waits for its schema: 500ms, 60s, 5m.",
+    help="How long a message waits for its schema, for example 500ms, 60s or 5m.",
 )
 @click.option(
     "--delayed",
     default="replicate/delayed",
     show_default=True,
     metavar="TOPIC",
-    help="Topic for messages after --schema-wait, in the checkpoint; or kafka://host:9092/topic for a copy of them there.",
+    help="Topic in the checkpoint for messages that wait longer than --schema-wait; kafka://host:9092/topic also copies them "
+    "there.",
 )
 @click.option("--dead-letter", metavar="URL", help="Copy dead letters to this topic: kafka://host:9092/topic.")
 @click.option(
@@ -106,43 +107,63 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["delayed", "dead-letter", "fail"]),
     default="delayed",
     show_default=True,
-    help="What to do with messages after --schema-wait.",
+    help="How to treat messages that wait longer than --schema-wait.",
 )
 @click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
 @click.option(
-    "--transaction-wait", "transaction_wait_us", type=DURATION, help="How long to wait for missing events.  [default: 5m]"
+    "--transaction-wait",
+    "transaction_wait_us",
+    type=DURATION,
+    help="How long to wait for missing events of a transaction.  [default: 5m]",
 )
 @click.option(
     "--on-incomplete-transaction",
     type=click.Choice(["wait", "apply", "fail"]),
-    help="After --transaction-wait: wait on with a warning, apply what arrived, or stop.  [default: wait]",
+    help="After --transaction-wait: keep waiting with a warning, apply the events that arrived, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_TABLE_PLACE, help="Place of change tables (one per target, every change as received).")
+@click.option(
+    "--change-tables", type=_TABLE_PLACE, help="Directory or URI of the change tables (one per target, every change as received)."
+)
 @click.option("--dead-letter-table", type=_TABLE_PLACE, help="Also write dead letters to this Delta table.")
 @click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
-@click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
-@click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
+@click.option("--metrics-otlp", is_flag=True, help="Send metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT.")
+@click.option(
+    "--tracing", is_flag=True, help="Record OpenTelemetry spans of micro-batches and merges, linked to the spans of messages."
+)
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
-@click.option("--max-parked-age", "max_parked_age_us", type=DURATION, help="Warn of messages that wait longer.  [default: 1d]")
 @click.option(
-    "--max-dead-rate", type=click.FloatRange(0, 1), help="Stop a table above this share of dead letters.  [default: 0.1]"
+    "--max-parked-age", "max_parked_age_us", type=DURATION, help="Log a warning about messages that wait longer.  [default: 1d]"
 )
 @click.option(
-    "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
+    "--max-dead-rate",
+    type=click.FloatRange(0, 1),
+    help="Stop a table whose share of dead letters exceeds this, from 0 to 1.  [default: 0.1]",
+)
+@click.option(
+    "--catalog",
+    metavar="NAME",
+    help="Register each table in Spark's catalog under a name such as '{schema}.{table}', 'lake.{schema}.{table}'.",
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
 @click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
 @click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(
-    "--trigger-every", "trigger_every_us", type=DURATION, help="Start a micro-batch at most this often.  [default: at once]"
+    "--trigger-every",
+    "trigger_every_us",
+    type=DURATION,
+    help="Minimum time between the starts of micro-batches, for example 10s.  [default: immediately]",
 )
-@click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
 @click.option(
-    "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
+    "--max-messages-per-batch", type=click.IntRange(1), help="Maximum number of messages per micro-batch.  [default: 200000]"
 )
-@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
+@click.option(
+    "--max-bytes-per-batch",
+    type=_SIZE,
+    help="Maximum size of a micro-batch, for example 64MB.  [default: an eighth of Spark's driver memory]",
+)
+@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, for example 4g.  [default: Spark's, 1g]")
 @click.option(
     "--conf",
     "spark",
@@ -170,15 +191,16 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["auto", "rewrite", "deletion-vectors"]),
     default="auto",
     show_default=True,
-    help="Whether merges rewrite files or mark rows as deleted (deletion vectors, which readers must know); auto: by size.",
+    help="Whether merges rewrite files or mark rows as deleted (deletion vectors, which readers must support); auto: chosen by "
+    "size.",
 )
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
     """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
-    A run with the same checkpoint continues where the last one ended. Ctrl-C or SIGTERM ends it after the current
-    micro-batch, and prints the summary: with exit code 0 without --once; with 130 if --once had more to apply.
+    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends it after the current micro-batch,
+    and prints the summary. The exit code is 0, or 130 if --once had more to apply.
     A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
     spark.master=... or [spark] of the file name another master.
 
@@ -265,7 +287,7 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Let the first Ctrl-C or SIGTERM stop a pipeline, the second one end the program; return the received signals, a
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
     growing list. Must be called after a session starts, since Spark installs a signal handler.
     """
     came: list[int] = []

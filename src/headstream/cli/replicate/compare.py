@@ -37,11 +37,13 @@ _MOST_CHARACTERS: Final = 200
     metavar="URL",
     help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
-@config_option("The pipeline's TOML file: tables, checkpoint, and the settings of its tables.")
-@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the pipeline's Delta tables, if not the file's.")
-@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the pipeline's state, if not the file's.")
+@config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of its tables.")
+@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the Delta tables; overrides the file.")
+@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the checkpoint; overrides the file.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most differing rows per table.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum differing rows to report per table."
+)
 @click.option(
     "--connections",
     type=click.IntRange(1),
@@ -55,7 +57,7 @@ _MOST_CHARACTERS: Final = 200
     type=DURATION,
     default="10s",
     show_default=True,
-    help="Longest time until a committed change is in the log.",
+    help="Longest time from a commit at the source until its changes are in the log.",
 )
 @click.option(
     "--wait",
@@ -63,7 +65,7 @@ _MOST_CHARACTERS: Final = 200
     type=DURATION,
     default="5m",
     show_default=True,
-    help="Longest wait until the pipeline has applied the changes before a read.",
+    help="Maximum time to wait until the pipeline has applied the changes before a read.",
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
@@ -84,7 +86,7 @@ def compare(
     """Compare the tables of the source database with the tables of a pipeline, by Spark, also while the pipeline runs.
 
     Rows that differ are read again after the pipeline has passed the time of the first read, so that late rows are not
-    reported. Of type 2 the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
+    reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
 
     \b
     Examples:
@@ -225,7 +227,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks for readers of the table besides its numbers."""
+    """Return the remarks that are printed beside the numbers of a table."""
     notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first ones by key are shown (--limit)")

@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def iceberg() -> None:
-    """Iceberg tables beside the Delta tables, with the same data files: [iceberg] in the pipeline's TOML file.
+    """Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
 
     \b
     Example:
@@ -34,14 +34,14 @@ def iceberg() -> None:
 
 @iceberg.command()
 @config_option("The pipeline's TOML file.", is_required=True)
-@click.option("--table", "pattern", metavar="PATTERN", default="*", help="Only target tables that match, as in shop.*.")
+@click.option("--table", "pattern", metavar="PATTERN", default="*", help="Check only matching target tables, for example shop.*.")
 @click.option("--repair", is_flag=True, help="Rebuild Iceberg tables that differ, without their older snapshots.")
 @output_option
 def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
     """Compare each Iceberg table with its Delta table: columns, files, position deletes, and rows by statistics.
 
-    A pipeline may run meanwhile; changes not yet committed to Iceberg show as differences. --repair writes no data file and
-    removes none. The exit code is 1 if a table differs.
+    A pipeline can run at the same time; changes not yet committed to Iceberg are reported as differences. --repair neither
+    writes nor removes data files. The exit code is 1 if a table differs.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`headstream replicate inspect`: explains Replicate messages, and what is wrong with them.
+"""`headstream replicate inspect`: explains Replicate messages and their errors.
 
 An input is one message, or many:
 
@@ -117,7 +117,7 @@ def _read_samples(files: tuple[str, ...]) -> Iterator[Sample]:
 
 
 def _split(name: str, source: BinaryIO) -> Iterator[Sample]:
-    """Return the messages of an input: its lines if the first one is a complete JSON object, else the whole input."""
+    """Return the messages of an input: its lines if the first one is a complete JSON object, else the entire input."""
     first = source.readline()
     number = 1
     while first.isspace():

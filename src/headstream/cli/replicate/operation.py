@@ -74,7 +74,7 @@ def _selection_options(function: _Function) -> _Function:
 def status(checkpoint: Place, watch: bool, output: str) -> None:
     """Show a pipeline's status: totals, waiting messages, failing tables, lag.
 
-    It only reads, also while the pipeline runs.
+    It only reads, and can be used while the pipeline runs.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 @click.command()
 @checkpoint_options
 @click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI), if not in the checkpoint.")
-@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schema versions of this source table, as SHOP.orders.")
+@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schemas of this source table, for example SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.
@@ -129,7 +129,8 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the messages that a pipeline has set aside, by what they wait for: a schema, a table, a transaction's other events.
+    """List the messages that a pipeline has set aside, and the cause of each: a missing schema, a failing table, or other events
+    of its transaction.
 
     \b
     Examples:
@@ -154,14 +155,14 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     type=click.Choice(["dead", "delayed", "all"]),
     default="dead",
     show_default=True,
-    help="Where from: dead letters, delayed topic, or both.",
+    help="Source of the messages: dead letters, delayed topic, or both.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
-    """Redrive messages that were set aside: they are decoded and applied like new ones.
+    """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once even if the pipeline is
 
-    The running pipeline does so within a second, otherwise the next run; exactly once, even if it is killed. Messages that
+    killed. A running pipeline does so within a second, otherwise the next run does. Messages that
     still cannot be applied are set aside again, with the reason.
 
     \b
@@ -187,14 +188,14 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
 @click.argument("table", type=_TABLE, metavar="SCHEMA.TABLE")
 @checkpoint_options
 @click.option("--at", "at_us", type=_TIME, metavar="TIME", help="Start of the load.  [default: now]")
-@click.option("--ended", is_flag=True, help="The load has ended: rows missing from it were deleted at the source.")
+@click.option("--ended", is_flag=True, help="Announce the end of the load: rows missing from it were deleted at the source.")
 @output_option
 def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: bool, output: str) -> None:
-    """Announce a full load of a target table, before it is started in Replicate; or, with --ended, its end.
+    """Announce a full load of a target table, before it is started in Replicate; with --ended, announce its end. The pipeline
 
-    The pipeline detects loads itself, except one that begins within five minutes of a change of the table. Rows of
+    detects loads itself, except a load that begins within five minutes of a change to the table. Rows of
     the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or
-    with --ended. Times are log times of messages. `status` shows the result.
+    with --ended. Times are the log times of messages. `status` shows the result.
 
     \b
     Examples:
@@ -213,7 +214,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 @config_option("The pipeline's TOML file: [storage] of an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
-    """Write the files of a Delta table that have deletion vectors again, and take the table feature away.
+    """Rewrite the files of a Delta table that have deletion vectors, and remove the table feature.
 
     PLACE is the table's directory, or its URI. Readers that do not support deletion vectors can read the table afterwards, except
     its older versions. Set merge_strategy = "rewrite" for the table first: with "deletion-vectors" the next merge enables them
@@ -239,14 +240,14 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return a schema store; of one in an object store the directory gets a copy."""
+    """Return a schema store; a schema store in an object store is copied to the directory."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
 def _open_schema_store(checkpoint: Path) -> SchemaStore:
-    """Return the schema store that the pipeline last used; for a moved checkpoint, the one inside it."""
+    """Return the schema store that the pipeline last used; for a moved checkpoint, the schema store inside it."""
     from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.schema_store import SchemaStore

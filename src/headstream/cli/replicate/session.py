@@ -57,7 +57,7 @@ def open_session(
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
+    """Return the jar sets that the session has or can load; without the missing sets `deltalake` can still merge."""
     from headstream.spark.sessions.jar_sets import SETS
     from headstream.spark.sessions.jars import fetch
     from headstream.spark.sessions.session import lacking_sets
@@ -67,15 +67,15 @@ def _available(names: Sequence[str]) -> list[str]:
         try:
             fetch(jar_set=jar_set)
         except JarsError as error:
-            told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
-            logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
+            message = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
+            logging.getLogger("headstream.replicate").warning(message, jar_set.name, error)
             found.remove(jar_set.name)
     return found
 
 
 @contextmanager
 def show_progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a progress line (at first `first`) on a terminal, and does nothing elsewhere."""
+    """Yield a function that shows a progress line (initially `first`) on a terminal, and does nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

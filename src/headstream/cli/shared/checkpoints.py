@@ -1,4 +1,4 @@
-"""A pipeline's checkpoint for commands that read it: its options; a directory as it is, or a copy of one in an object store."""
+"""A pipeline's checkpoint for commands that read it: its options; a checkpoint in an object store is copied."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
         is_given = is_required or checkpoint is not None or config_file is not None
         return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
-    config = config_option("The pipeline's TOML file: its checkpoint, and [storage] of an object store.")
+    config = config_option("The pipeline's TOML file, with the checkpoint and, for an object store, [storage].")
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
-        help="Directory of the pipeline's state, or s3://bucket/path: settings from [storage] of --config, and AWS_*.",
+        help="Directory or URI of the pipeline's checkpoint. An s3:// URI takes its settings from [storage] of --config, and "
+        "from AWS_* variables.",
     )
     return checkpoint_option(config(with_place))
 
@@ -86,7 +87,7 @@ def find_checkpoint(text: str, where: str) -> Place:
 
 
 def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
-    """Make a request to a pipeline, with JSON arguments; return its number, in an object store its name."""
+    """Make a request to a pipeline, with JSON arguments; return its number, or its name in an object store."""
     from headstream.replicate.parked.ledger import Ledger
     from headstream.replicate.parked.remote_requests import ask_remotely
     from headstream.replicate.parked.requests import Requests

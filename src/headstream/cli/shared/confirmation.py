@@ -13,7 +13,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def yes_option(function: _Function) -> _Function:
     """Add --yes, which confirms in advance."""
-    return click.option("--yes", is_flag=True, help="Do not ask; required if standard input is not a terminal.")(function)
+    return click.option("--yes", is_flag=True, help="Skip the confirmation; required if standard input is not a terminal.")(
+        function
+    )
 
 
 def describe_loss(messages: int, size_bytes: int) -> str:

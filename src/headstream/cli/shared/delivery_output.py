@@ -58,7 +58,7 @@ def describe_state(change: StateChange, form: str) -> dict[str, Any]:
 
 
 def print_message_states(log: Client, topic: str, partition: int, offset: int, form: str) -> None:
-    """Print the state of a message, who set it and why, and what each group of its topic has done with it."""
+    """Print the state of a message, its author and reason, and the message's delivery history in each group of its topic."""
     histories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]
     change = next((change for change in log.states(topic, partition) if change.offset == offset), None)
     nothing = {"offset": offset, "state": "available", "reason": "", "by": "", **_times(form, changed=None)}

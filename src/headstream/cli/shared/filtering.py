@@ -32,7 +32,7 @@ class FilterInput(NamedTuple):
     """The filter options of a command.
 
     Args:
-        on_error: What happens to a message that the filter cannot be applied to.
+        on_error: How a message is treated to which the filter cannot be applied.
         explains: Whether to show how the filter is evaluated, instead of messages.
         states: The states of the messages to filter; None is all.
     """
@@ -71,15 +71,15 @@ def filter_options(function: _Function) -> _Function:
         "--where",
         type=Checked("filter", lambda text: parse_filter(text).text),
         metavar="FILTER",
-        help="Only messages that match, as in \"attempt >= 3 AND source IN ('web', 'app')\"; fields are _offset, _timestamp, "
-        "_state, _id, _key and _size.",
+        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\"; its fields are "
+        "headers, and _offset, _timestamp, _state, _id, _key and _size.",
     )
     @click.option(
         "--on-filter-error",
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="What to do with a message for which the filter cannot be evaluated, such as a number compared with a text.",
+        help="How to treat a message to which the filter cannot be applied, because it compares a number with a text.",
     )
     @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
     @functools.wraps(function)

@@ -4,9 +4,9 @@
      "headers": [{"key": "attempt", "kind": "uint8", "value": 3}, ...], "timestamp_us": 1690000000000000,
      "offset": 42, "state": "available", "checksum": 2144931076}
 
-An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are read too. Input can omit any
-member: a missing or null payload is a null payload, for id 0 the log generates one, and for a missing partition the key or
-the log chooses one. header_text describes the values of headers.
+An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are also accepted. Input can omit any
+member: a missing or null payload is a null payload, for id 0 the log generates one, and the key or the log chooses a missing
+partition. header_text describes the values of headers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode_line(message: Message, payload_as: str | None = None) -> str:
 
 
 def decode_line(line: bytes) -> Message:
-    """Return the message in one line of JSON, UTF-8; what the line omits of topic, partition, offset and timestamp is None.
+    """Return the message in one line of JSON, UTF-8; members that the line omits (topic, partition, offset, timestamp) are None.
 
     Raises:
         DecodeError: it is not JSON.

@@ -48,12 +48,13 @@ def form_options(function: _Function) -> _Function:
     """Add --output, --payload-as and --format, which are passed on as `form`, a MessageForm."""
 
     @click.option("--output", type=click.Choice(FORMS), default=None, help="The output format.  [default: table]")
-    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="The form of payloads (and keys, with --format).")
+    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How to print payloads (and keys, with --format).")
     @click.option(
         "--format",
         "template",
         metavar="TEMPLATE",
-        help="Line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
+        help="Print one line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s "
+        "payload, "
         "%h headers, %h{name} one header, %K %R bytes of key and payload.",
     )
     @functools.wraps(function)
@@ -105,7 +106,7 @@ def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, 
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return bytes as text if they are printable UTF-8, else base64; one longer than `limit` ends with the number of bytes."""
+    """Return bytes as text if they are printable UTF-8, else base64; a text longer than `limit` ends with the number of bytes."""
     if data is None:
         return "(null)"
     if not data:

@@ -42,7 +42,7 @@ def print_text(text: str, *, flush: bool = False) -> None:
 
 
 def check_reader() -> None:
-    """Check that the reader of standard output, if it is a pipe, has it open; else raise OutputClosedError."""
+    """Raise OutputClosedError if standard output is a pipe that its reader has closed."""
     try:
         if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
             return

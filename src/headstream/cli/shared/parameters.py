@@ -118,7 +118,7 @@ def url_option(function: _Function, *, is_required: bool = True) -> _Function:
         show_envvar=True,
         metavar="URL",
         callback=require_url if is_required else None,
-        help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the current context.",
+        help="URL of the log, such as file:///var/lib/shop or headstream://user@host:8090. [default: the current context]",
     )(function)
 
 
@@ -182,15 +182,15 @@ def start_parameter(*names: str) -> Checked:
 
 def until_option(function: _Function) -> _Function:
     """Add --until: the end of the messages, exclusive."""
-    return click.option(
-        "--until", type=start_parameter(), help="Stop before this offset, time or how long ago (-30m), in each partition."
-    )(function)
+    return click.option("--until", type=start_parameter(), help="Stop before this offset, time or age (-30m) in each partition.")(
+        function
+    )
 
 
 def complete_names(
     names: Callable[[Client, click.Context], list[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion of names, found by the log and the preceding arguments; none if the log is slow."""
+    """Return a shell completion of names, read from the log by the preceding arguments; empty if the log is slow."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from headstream.cli.shared.secrets import resolve_url
@@ -223,13 +223,13 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 
 
 def warn_missing_log(log: Client) -> None:
-    """Print on standard error that there is no log yet, if so: the URL may be mistyped."""
+    """Warn on standard error if there is no log yet: the URL can be mistyped."""
     if log.identity is None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 
 
 def require_url(ctx: click.Context, param: click.Parameter | None, value: str | None) -> str:
-    """Return the URL that is given, else that of the current context; without one it is a usage error."""
+    """Return the given URL, else the URL of the current context; without either, raise a usage error."""
     if ctx.resilient_parsing:
         return value or ""
     from headstream.cli.shared.secrets import resolve_url

@@ -22,7 +22,7 @@ RIGHTS_HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Names of rights at one place: a stream, `stream/topic`, or nothing: everywhere."""
+    """Names of rights at one place: a stream, `stream/topic`, or empty for everywhere."""
 
     place: str
     rights: tuple[str, ...]

@@ -13,19 +13,19 @@ from headstream.cli.shared.contexts import CONTEXT_VARIABLE, Context, Contexts, 
 _WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 
-def read_secret(what: str, *, is_new: bool = False) -> str:
+def read_secret(label: str, *, is_new: bool = False) -> str:
     """Return a secret typed by the user (twice if `is_new`), or a line of standard input without a terminal; UsageError: none."""
     if sys.stdin.isatty():
-        secret: str = click.prompt(what, hide_input=True, confirmation_prompt=is_new, err=True)
+        secret: str = click.prompt(label, hide_input=True, confirmation_prompt=is_new, err=True)
         return secret
     secret = sys.stdin.readline().rstrip("\r\n")
     if not secret:
-        raise click.UsageError(f"{what}: nothing on standard input.")
+        raise click.UsageError(f"{label}: nothing on standard input.")
     return secret
 
 
 def resolve_url(url: str | None) -> str | None:
-    """Return the given URL, or that of the current context, with the stored credentials; None if neither is set."""
+    """Return the given URL, or the current context's URL, with the stored credentials; None if neither is set."""
     if url:
         return url
     contexts = Contexts(contexts_path())
@@ -34,7 +34,7 @@ def resolve_url(url: str | None) -> str | None:
 
 
 def add_password(url: str) -> str:
-    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing one. Call it after all other
+    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing password. Call it after all other
     arguments are checked: an invalid command must not ask for a password.
     """
     if not url.startswith(_WITH_LOGIN):

@@ -78,45 +78,45 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Age after which messages can be dropped, for example 12h or 7d; forever: never.",
+        "Age after which messages can be dropped, for example 12h or 7d; forever disables this.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited: never.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables this.",
     ),
     (
         "--compaction",
         "compaction_delay_us",
         Checked("age", parse_compaction_us),
         "none",
-        "Retain only the last message of each key. A null payload (limits wide) deletes its key, and is removed at this age: "
-        "1d, 0s; none disables compaction. Every message then needs a key.",
+        "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its "
+        "key, and is removed at this age, for example 1d or 0s. none disables compaction.",
     ),
     (
         "--deduplication",
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Number of newest messages per partition whose ids are remembered, to drop repeats, for example 100000.",
+        "Number of newest messages per partition whose ids are remembered to drop duplicates, for example 100000.",
     ),
     (
         "--summary-headers",
         "summary_headers",
         Checked("names", parse_header_names),
         "none",
-        "Headers (at most 8) whose values are summarised per segment, so that --where skips segments, for example "
-        "tenant,user_id; none: no summaries.",
+        "Headers (at most 8) whose values are summarized per segment so that --where can skip segments, for example "
+        "tenant,user_id; none disables summaries.",
     ),
     (
         "--deletion-grace",
         "deletion_grace_us",
         Checked("age", parse_age_us),
         "7d",
-        "Time within which messages marked for deletion can be restored, and after which they have left the disk, for example "
-        "7d or 0s; forever: never removed.",
+        "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s; "
+        "forever keeps them.",
     ),
     (
         "--legal-hold",
@@ -136,7 +136,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
 
 
 def format_options(topic: Topic) -> dict[str, str]:
-    """Return a topic's options in the form of the command line, without unset ones."""
+    """Return a topic's options in the form of the command line, without unset options."""
     units = dict.fromkeys(("retention_us", "compaction_delay_us", "deletion_grace_us"), _AGE_UNITS_US)
     units["retention_bytes"] = SIZE_UNITS
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
@@ -167,7 +167,7 @@ def creating_options(function: _Function) -> _Function:
 
 
 def changing_options(function: _Function) -> _Function:
-    """Add the options that can be changed; omitted ones are not passed on."""
+    """Add the options that can be changed; omitted options are not passed on."""
 
     def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:

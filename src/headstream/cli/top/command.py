@@ -116,7 +116,7 @@ def top(
 ) -> None:
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
-    On a terminal, s changes the order of the topics and q ends. Otherwise one table is printed for each sample; with --output
+    On a terminal, s changes the order of the topics and q quits. Otherwise one table is printed for each sample; with --output
     jsonl one JSON object per line, for programs that draw or check the numbers.
 
     \b
@@ -160,7 +160,7 @@ class _Watched:
         self._before: Sample | None = None
 
     def read(self, order: str) -> Overview | None:
-        """Return the rates since the sample before, or None if there was none."""
+        """Return the rates since the previous sample, or None if there is none."""
 
         sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
         before, self._before = self._before, sample

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def single_keys() -> Iterator[None]:
-    """Have the terminal of standard input give each key at once, and restore it at the end; nothing without a terminal."""
+    """Make the terminal of standard input return each key immediately, and restore it finally; do nothing without a terminal."""
     try:
         import termios
         import tty

@@ -1,4 +1,4 @@
-"""Rates of topics and groups: what changed between two samples of a log."""
+"""Rates of topics and groups: the changes between two samples of a log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GroupRates:
     Args:
         lag: Number of messages left to read.
         messages_per_second: Messages that it committed.
-        caught_up_in_seconds: Until the lag is 0 at the present rates; 0 if it is, None if it does not shrink.
+        caught_up_in_seconds: Time until the lag is 0 at the present rates; 0 if it is 0, None if it does not shrink.
     """
 
     topic: str
@@ -67,7 +67,7 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A log at one time, and its rates since the sample before.
+    """A log at one time, and its rates since the previous sample.
 
     Args:
         time_us: Microseconds since 1970 UTC.

@@ -22,7 +22,7 @@ _STALE: Final = frozenset({"failed", "not heard of"})
 
 
 def draw(overview: Overview, place: str, order: str, watched_count: int, lines: int | None = None) -> RenderableType:
-    """Return an overview as what rich can print.
+    """Return an overview as a renderable of rich.
 
     Args:
         lines: Lines of the screen, which limits the rows; None shows all.

@@ -1,8 +1,8 @@
 """Numbered: resolves streams and topics given by id, as in `log.poll("1/1")`.
 
-The rule, the same for every call of a client and for the command line:
+The rule for every call of a client and for the command line: - A
 
-- A number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
+number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
   are tried in turn: both as names, the topic by its id, the stream by its id, both by their ids.
 - Creation always takes names: a number in `create_topic("1/1")` is a name.
 - Over HTTP a number is only an id: the protocol's routes define no other meaning.

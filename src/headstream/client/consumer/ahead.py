@@ -1,4 +1,4 @@
-"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current one."""
+"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ahead:
             self._asked = position, polled
 
     def take(self, partition: int, offset: int) -> Polled | None:
-        """Return the prefetched batch of a position unless nothing was read: such a result can be outdated."""
+        """Return the prefetched batch of a position, unless it is empty: an empty result can be outdated."""
         if self._asked is None or self._asked[0] != (partition, offset):
             return None
         asked, self._asked = self._asked, None

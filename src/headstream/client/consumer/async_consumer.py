@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -25,7 +25,7 @@ from headstream.client.consumer.listening import PartitionsCallback
 from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.worker import Worker, slices_ms
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.errors import InvalidInputError
+from headstream.errors import HeadstreamError, InvalidInputError
 
 _T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
@@ -57,7 +57,7 @@ class LoopCallbacks:
         if _calling.get() is self:
             raise InvalidInputError(
                 "a callback used the consumer that called it",
-                advice="Note the partitions in the callback, and use the consumer when it has returned",
+                advice="Remember the partitions in the callback, and use the consumer after the callback has returned",
             )
         self._loop = asyncio.get_running_loop()
 
@@ -111,7 +111,7 @@ class _AsyncReading(Generic[_Reader]):
             self._consumer = self._make()
 
     async def _in_slices(self, call: Callable[[float], _T], timeout_ms: float | None, put_back: Callable[[_T], object]) -> _T:
-        """Call with slices of a timeout until something is returned; a cancellation takes effect between slices."""
+        """Call with slices of a timeout until a result is returned; a cancellation takes effect between slices."""
         loop = asyncio.get_running_loop()
         until_s = math.inf if timeout_ms is None else loop.time() + timeout_ms / 1000
         slices = slices_ms()
@@ -128,7 +128,7 @@ class _AsyncReading(Generic[_Reader]):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one."""
+        """Commit the previous message and return the next."""
         consumer = await self._opened()
         message: ReceivedMessage | None = None
         if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):
@@ -161,7 +161,7 @@ class _AsyncReading(Generic[_Reader]):
         await self._worker.run(functools.partial((await self._opened()).retry, delay=delay, reason=reason), message)
 
     async def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message; see Consumer.reject()."""
+        """Reject a message; see Consumer.reject()."""
         await self._worker.run(functools.partial((await self._opened()).reject, reason=reason), message)
 
     async def extend(self, message: Message, lease: DelayInput) -> None:
@@ -187,12 +187,25 @@ class _AsyncReading(Generic[_Reader]):
             await self._worker.run(context.__exit__, None, None, None)
 
     async def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function, or await a coroutine function, with each message; see Consumer.run()."""
-        async for message in self:
-            async with self.attempting(message):
-                result = handler(message)
-                if inspect.isawaitable(result):
-                    await result
+        """Call a function, or await a coroutine function, with each message; see Consumer.run().
+
+        The message whose handler is cancelled is delivered again, which counts as no failure.
+        """
+        await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
+        message, is_done = None, False
+        try:
+            async for message in self:
+                is_done = False
+                async with self.attempting(message):
+                    result = handler(message)
+                    if inspect.isawaitable(result):
+                        await result
+                    is_done = True
+        except asyncio.CancelledError:
+            if message is not None and self._consumer is not None:
+                with suppress(HeadstreamError):  # its session or lease ends by time then
+                    await self._worker.run(self._consumer.end_cancelled, message, is_done)
+            raise
 
     async def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close()."""
@@ -229,7 +242,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        """The number of messages that the filter has examined, and the number to which it could not be applied."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:

@@ -1,4 +1,4 @@
-"""BaseConsumer: what the consumers of one topic and of several share: loops, `with`, and the calls for single messages."""
+"""BaseConsumer: common parts of consumers of one or several topics: loops, `with`, and the calls for single messages."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
 
     @abstractmethod
     def fetch(self, timeout_ms: float | None = 0) -> bool:
         """Fetch messages without delivering any, and return whether some are buffered."""
 
     def take_within(self, timeout_ms: float | None) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one, or None after a time without one.
+        """Commit the previous message and return the next, or None after a time without a message.
 
         Args:
             timeout_ms: How long to wait for it, milliseconds; None waits without limit.
@@ -57,7 +57,7 @@ class BaseConsumer(ABC):
                 return message
 
     def __next__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one, waiting up to timeout_ms."""
+        """Commit the previous message and return the next, waiting up to timeout_ms."""
         message = self.take_within(self._timeout_ms)
         if message is None:
             raise StopIteration
@@ -67,7 +67,7 @@ class BaseConsumer(ABC):
         """Call a function with each message; an Exception of it is recorded by retry(), and the next message follows.
 
         Args:
-            handler: The function. Iteration ends as that of a loop, by `timeout_ms` or close().
+            handler: The function. Iteration ends by `timeout_ms` or close(), as in a loop.
         """
         for message in self:
             with self.attempting(message):
@@ -114,7 +114,7 @@ class BaseConsumer(ABC):
         settler.settle_done(settler.place_of(message))
 
     def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed: it is tried again, or after its last attempt put into the dead letter.
+        """Record that a message failed: it is retried, or dead-lettered after its last attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -129,7 +129,7 @@ class BaseConsumer(ABC):
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message: it is put into the dead letter, without another attempt.
+        """Reject a message: it is dead-lettered without another attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -157,13 +157,13 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended; the error says what has happened to it since.
+            LeaseLostError: its lease has ended; the error describes the later events of the message.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
 
     def defer(self, message: Message) -> None:
-        """Set a message aside: no worker gets it, until fetch_deferred() asks for it by its offset.
+        """Set a message aside: no worker gets it until fetch_deferred() requests it by its offset.
 
         Args:
             message: A message that this consumer has delivered.
@@ -178,7 +178,7 @@ class BaseConsumer(ABC):
 
     @contextmanager
     def attempting(self, message: Message) -> Iterator[None]:
-        """Return a context for the work on a message: an Exception in it is recorded by retry(), and goes no further.
+        """Return a context for the work on a message: an Exception in it is recorded by retry(), and is not raised further.
 
         Args:
             message: A message that this consumer has delivered.
@@ -197,6 +197,15 @@ class BaseConsumer(ABC):
             if place is not None and place != settler.current:  # a loop records its message when it goes on
                 with warning_of_lost_leases():
                     settler.settle_done(place)
+
+    def end_cancelled(self, message: ReceivedMessage, is_done: bool) -> None:
+        """Record that the message of a cancelled run() is done, or have it delivered next unless its failure is recorded."""
+        settler = self._settler_of(message)
+        place = settler.place_of(message)
+        if is_done:
+            settler.settle_done(place)
+        elif settler.failures_of(place) + 1 == message.attempt:
+            self.put_back([message])
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """Consumer: reads the messages of a topic one by one or in lists, and commits offsets after processing.
 
     for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
-    consumer.poll(); consumer.commit()  by hand
+    consumer.poll(); consumer.commit() explicitly
 
-After an exception in the body its message is not committed: it is delivered again. How messages come, and how it is recorded
-which are done, is the consumer's Reading (reading.py): the loops here are the same for all.
+After an exception in the body its message is not committed: it is delivered again. The consumer's Reading (reading.py) fetches
+messages and records which are done; the loops here are the same for all readings.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Consumer(BaseConsumer):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        """The number of messages that the filter has examined, and the number to which it could not be applied."""
         return self._reading.filter_counts
 
     @property
@@ -68,7 +68,7 @@ class Consumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
         return self._reading.may_wait
 
     def after_fork(self) -> None:
@@ -86,24 +86,25 @@ class Consumer(BaseConsumer):
         return self._settler
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Begin a loop; with `on_error`, InvalidInputError if the message at which an earlier loop ended is not settled yet."""
+        """Begin a loop; with `on_error`, InvalidInputError if the message at which an earlier loop ended is not yet settled."""
         current = None if self._settler is None else self._settler.current
         if current is not None:
             raise InvalidInputError(
-                f"the loop before ended at message {current[1]} of partition {current[0]}, and whether it failed is unknown",
+                f"the previous loop ended at message {current[1]} of partition {current[0]}, and whether the message failed is "
+                "unknown",
                 where=str(self._name),
                 advice="Call ack(message) or retry(message) before the next loop; leaving the `with` block, run() and "
-                "`with consumer.attempting(message):` know it by themselves",
+                "`with consumer.attempting(message):` record the outcome themselves",
             )
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
         self._check_open()
         return self._reading.take()
 
     def finish(self) -> None:
-        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        """Commit the message that iteration delivered last; requesting the next message also does this."""
         self._check_open()
         self._reading.finish()
 
@@ -111,7 +112,7 @@ class Consumer(BaseConsumer):
         """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
 
         Args:
-            timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
+            timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
         """
         return self._fetch_within(timeout_ms, None)
 
@@ -134,7 +135,7 @@ class Consumer(BaseConsumer):
 
         Args:
             count: Maximum number of messages, at least 1.
-            timeout_ms: How long to wait for the first one, milliseconds or a timedelta.
+            timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
 
         Raises:
             CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips them.
@@ -165,7 +166,7 @@ class Consumer(BaseConsumer):
             InvalidInputError: the message is not from this topic.
             RebalancedError: this consumer was silent for longer than session_timeout_ms, and one of the partitions now
                 belongs to another member of the group, which receives its uncommitted messages again.
-            LeaseLostError: the lease of a message had ended; all others are done.
+            LeaseLostError: the lease of a message had ended; all other messages are done.
         """
         self._check_open()
         self._reading.commit(message)
@@ -195,7 +196,7 @@ class Consumer(BaseConsumer):
 
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.
-            InvalidInputError: it is not deferred; the error says what it is.
+            InvalidInputError: it is not deferred; the error has its status.
         """
         settler = lease_settler(self._settler)
         self._check_open()
@@ -204,7 +205,7 @@ class Consumer(BaseConsumer):
             raise InvalidInputError(
                 f"message {offset} of partition {partition} cannot be delivered",
                 where=str(self._name),
-                advice="It is gone, not available or cannot be decoded, or another process reads for the group",
+                advice="It was removed, is not available or cannot be decoded, or another process reads for the group",
             )
         return message
 

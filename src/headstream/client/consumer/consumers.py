@@ -1,4 +1,4 @@
-"""Consumers: makes the consumer that a user's options describe."""
+"""Consumers: creates the consumer that a user's options describe."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_consumer(
 def _find_reading(
     transport: Transport, topic: Topic, options: ConsumerOptions
 ) -> Callable[[Transport, Topic, ReadingOptions], Reading]:
-    """Return the factory of the consumer's reading; the modules of one that remembers messages are imported only then."""
+    """Return the factory of the consumer's reading; modules for single messages are imported only when needed."""
     mode = options.get("mode", "ordered")
     if mode not in ("ordered", "shared"):
         raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
@@ -66,12 +66,12 @@ def _find_reading(
         worker, lease_us = make_lease_policy(transport, topic, options)
         return lambda own, topic, chosen: SharedReading(own, topic, chosen, worker, lease_us)
     if options.get("lease") is not None:
-        raise InvalidOptionError("lease is the time that a worker has for a message", advice='Give mode="shared" too')
+        raise InvalidOptionError("lease, a worker's time for a message, requires mode='shared'", advice='Add mode="shared"')
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(
                 "dead_letter is the topic for messages after their last attempt, but this consumer does not retry",
-                advice="Give on_error too, as in on_error=hs.Retry(attempts=5)",
+                advice="Set on_error too, as in on_error=hs.Retry(attempts=5)",
             )
         return PlainReading
     from headstream.client.consumer.policies import make_retry_policy

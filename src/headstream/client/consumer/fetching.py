@@ -1,4 +1,4 @@
-"""Fetching: what to poll next, which message is next, and which offsets can be committed. Sans-IO.
+"""Fetching: chooses the next poll, the next message, and the offsets that can be committed. Sans-IO.
 
     fetching.next_polls()              where to poll: each partition in turn, with its position
     fetching.feed(polled, messages)    the result of that poll
@@ -8,13 +8,13 @@
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets An offset always refers to the next
 
-An offset is always that of the next message: one past the last that is done. Messages that a poll skipped belong
+message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
-Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
-the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() skips it.
+Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the
+buffer: it is not in progress, so it is not committed, and the next call raises the error again until seek() skips it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 
 
 class Transforming:
-    """Applies interceptors and a decoder to each message, once although it is put back and delivered again."""
+    """Applies interceptors and a decoder to each message, only once even if it is put back and delivered again."""
 
     def __init__(self, transform: Transform) -> None:
         self._transform = transform
@@ -61,12 +61,12 @@ class Fetching:
         self._transforming = None if transform is None else Transforming(transform)
         self._positions = dict(positions)
         self._buffer: deque[tuple[ReceivedMessage, int, int]] = deque()
-        self._turn: deque[int] = deque(self._positions)
+        self._cycle: deque[int] = deque(self._positions)
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
         self._handed_out_before: frozenset[int] = frozenset()
         self._done: dict[int, int] = {}
-        self._sought: dict[int, int] = {}
+        self._pending_seeks: dict[int, int] = {}
         self._generations: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._unscanned: set[int] = set()
@@ -85,8 +85,8 @@ class Fetching:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in progress and no seek is pending: everything is done and committed."""
-        return self._delivered is None and not self._handed_out and not self._done and not self._sought
+        """Whether no message is in progress and no seek is pending: all messages are done and committed."""
+        return self._delivered is None and not self._handed_out and not self._done and not self._pending_seeks
 
     @property
     def is_empty(self) -> bool:
@@ -101,11 +101,11 @@ class Fetching:
     @property
     def is_at_end(self) -> bool:
         """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
-        return len(self._turn) == 1 and not self._buffer and self._ends.get(self._turn[0]) == self._positions[self._turn[0]]
+        return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
         """Return each partition with its position, starting after the partition that was fed last."""
-        return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]
+        return [(partition, self._positions[partition]) for partition in self._cycle if partition not in self._assignment.revoked]
 
     def expected(self) -> tuple[int, int] | None:
         """Return the next partition in turn that is known to have more messages, with its position; or None."""
@@ -142,8 +142,8 @@ class Fetching:
         if came:
             came[-1] = (came[-1][0], partition, polled.next_offset)
             self._buffer.extend(came)
-            while self._turn[-1] != partition:
-                self._turn.rotate(-1)
+            while self._cycle[-1] != partition:
+                self._cycle.rotate(-1)
         elif polled.next_offset > position:
             if polled.scanned_count and polled.next_offset < polled.end_offset:
                 self._unscanned.add(partition)
@@ -155,13 +155,13 @@ class Fetching:
             self._delivered = partition, next_offset
         elif partition in self._handed_out:
             self._handed_out[partition] = next_offset
-        elif partition in self._sought:
-            self._sought[partition] = next_offset
+        elif partition in self._pending_seeks:
+            self._pending_seeks[partition] = next_offset
         else:
             self._done[partition] = next_offset
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; finish() marks it as done, as it is at once if it was set aside."""
+        """Return the next message or None; finish() marks it as done. A message that was set aside is done at once."""
         while self._buffer:
             stored, partition, next_offset = self._buffer[0]
             message = stored if self._transforming is None else self._transforming(stored)
@@ -181,11 +181,11 @@ class Fetching:
                 del self._handed_out[partition]
             self._delivered = None
 
-    def settle_seeks(self) -> None:
-        """Make the pending seeks effective, as iteration or a commit does."""
-        if self._sought:
-            self._done.update(self._sought)
-            self._sought.clear()
+    def apply_seeks(self) -> None:
+        """Apply the pending seeks, as iteration or a commit does."""
+        if self._pending_seeks:
+            self._done.update(self._pending_seeks)
+            self._pending_seeks.clear()
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
         """Return up to `count` messages; release() marks them as done.
@@ -245,14 +245,14 @@ class Fetching:
         return self._handed_out.get(partition)
 
     def release(self) -> None:
-        """Mark all delivered messages as processed, and make the pending seeks effective."""
-        self.settle_seeks()
+        """Mark all delivered messages as processed, and apply the pending seeks."""
+        self.apply_seeks()
         self._done.update(self._handed_out)
         self._handed_out.clear()
         self.finish()
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Mark a message and all before it in its partition as done, and return whether the partition is still read."""
+        """Mark a message and all earlier messages of its partition as done, and return whether the partition is still read."""
         if partition not in self._positions:
             return False
         self._done[partition] = offset + 1
@@ -276,7 +276,7 @@ class Fetching:
     def seek(self, partition: int, offset: int) -> None:
         """Continue from another offset in a partition; its undelivered messages are dropped."""
         self._move(partition, offset)
-        self._sought[partition] = offset
+        self._pending_seeks[partition] = offset
 
     def _move(self, partition: int, offset: int) -> None:
         self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
@@ -285,15 +285,15 @@ class Fetching:
         self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
-        self._sought.pop(partition, None)
+        self._pending_seeks.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Apply a new assignment; return revoked partitions to release (no message in progress), and new ones for begin().
+        """Apply a new assignment; return revoked partitions to release (no message in progress), and new partitions for begin().
 
-        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
-        comes back to it before it was released.
+        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition is
+        assigned to it again before it was released.
         """
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment
@@ -318,14 +318,14 @@ class Fetching:
     def begin(self, partition: int, offset: int) -> None:
         """Start reading a partition, from an offset."""
         self._positions[partition] = offset
-        self._turn.append(partition)
+        self._cycle.append(partition)
 
     def _is_in_hand(self, partition: int) -> bool:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
-        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._sought
+        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._pending_seeks
 
     def _end(self, partition: int) -> None:
         if partition in self._positions:
             self._move(partition, 0)
             del self._positions[partition]
-            self._turn.remove(partition)
+            self._cycle.remove(partition)

@@ -32,9 +32,10 @@ class FilterPlan:
         on: What it is evaluated on: `stored bytes` or `decoded messages`.
         page: How much of a partition one request examines.
         states: Codes of the states of messages that it is applied to; None for all.
-        on_filter_error: What happens to a message that the filter cannot be applied to.
+        on_filter_error: How a message is treated to which the filter cannot be applied.
         summarized: The headers that the topic summarizes; empty without a topic.
-        segments: How many segments of the topic it skips, and how many there are; None if no topic is given, and over `kafka://`.
+        segments: Number of segments of the topic that it skips, and the number of all segments; None if no topic is given, and
+            over `kafka://`.
     """
 
     where: str
@@ -63,7 +64,7 @@ def make_filter(where: str | None, on_error: str, states: frozenset[int] | None)
 def plan_filter(
     transport: Transport, where: str, on_error: str, states: frozenset[int] | None, topic: TopicName | None
 ) -> FilterPlan:
-    """Return how a filter is evaluated, with the topic's segments if one is given; errors as make_filter()."""
+    """Return how a filter is evaluated, with the topic's segments if a topic is given; raises as make_filter()."""
     found = check_states(parse_filter(where, on_error), states)
     place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
     on, page = "stored bytes", "up to 16 MiB of stored messages"

@@ -24,7 +24,7 @@ class GroupMembership:
     """One member of a group; it also leaves when the object is garbage collected.
 
     Args:
-        session_timeout_ms: How long the member may be silent while others wait.
+        session_timeout_ms: How long the member can be silent while other members wait.
         is_shared: Whether the member leases messages, and owns no partitions.
     """
 
@@ -67,7 +67,7 @@ class GroupMembership:
         """Send a heartbeat and return the assignment; a member removed from its group joins again.
 
         Args:
-            is_resting: Whether no message is in progress and the member reports before it takes another one.
+            is_resting: Whether no message is in progress, and the member reports before it takes the next message.
         """
         self.is_resting = is_resting
         for _ in range(_MOST_JOINS):
@@ -94,13 +94,13 @@ class GroupMembership:
         return now != self.generation
 
     def join_again(self) -> None:
-        """Join the group as a new member, after the group has removed this one."""
+        """Join the group as a new member, after the group has removed this member."""
         self.leave()
         self._join()
 
     @contextmanager
     def leaving_on_error(self) -> Iterator[None]:
-        """Leave when the block fails: a consumer that could not begin must not keep partitions until its session ends."""
+        """Leave the group if the block fails: a consumer that could not begin must not keep partitions until its session ends."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""Partitions: all or named partitions of a topic, or those that its group assigns, which one consumer reads in order.
+"""Partitions: all, named or group-assigned partitions of a topic, which one consumer reads in order.
 
 With a group the consumer shares the topic's partitions with other members: before each poll and after a change it reports
 finished partitions and receives its assignment.
@@ -75,7 +75,7 @@ class Partitions:
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has yet to come: a member that has none in progress waits without asking for it again."""
+        """Whether the next message has not arrived yet: a member with no message in progress waits without a new request."""
         can_wait = self.share is not None and self.share.can_wait and self._ahead.is_active
         return can_wait and self.fetching.is_idle and self.fetching.is_at_end and not self._damaged
 
@@ -89,7 +89,11 @@ class Partitions:
             raise
 
     def poll(self) -> bool:
-        """Poll partitions in turn until one has messages; return whether one has. CorruptSendError: all others are at the end."""
+        """Poll partitions in turn until one returns messages; return whether one did.
+
+        Raises:
+            CorruptSendError: the other partitions are at their ends.
+        """
         polls = self.fetching.next_polls()
         if self._prepared is not None:
             self._prepared.prepare(self.topic, dict(polls))
@@ -133,7 +137,7 @@ class Partitions:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     def mark_done(self, message: Message | None) -> None:
-        """Mark all delivered messages, or one and those before it in its partition, as done; RebalancedError."""
+        """Mark all delivered messages, or one message and the earlier messages of its partition, as done; RebalancedError."""
         if message is None:
             self.fetching.release()
             return
@@ -158,7 +162,7 @@ class Partitions:
     # -- sharing the partitions of a group ----------------------------------------------------------------------------
 
     def follow(self, *, is_resting: bool = False) -> None:
-        """Report to the group: release revoked partitions without messages in progress, and start reading new ones."""
+        """Report to the group: release revoked partitions without messages in progress, and start reading new partitions."""
         share = self.share
         if share is None:
             return
@@ -189,7 +193,7 @@ class Partitions:
     def _begin_at(self, partition: int) -> int:
         """Return the group's start position in a partition without a committed offset.
 
-        A position other than the first message is committed at once, so that the next owner starts there too. A
+        A position other than the first message is committed immediately, so that the next owner starts there too. A
         partition added to the topic later is read from its first message.
         """
         start = self._options.start
@@ -216,7 +220,7 @@ class Partitions:
 
 
 class PartitionReading(Reading):
-    """A reading of partitions in order, which are not begun yet."""
+    """A reading of partitions in order, before they are begun."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions

@@ -29,8 +29,8 @@ class PlainReading(PartitionReading):
         self.partitions.begin()
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
-        self._fetching.settle_seeks()
+        """Commit the previous message and return the next if it is buffered, else None."""
+        self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
         return self._fetching.deliver()
@@ -55,7 +55,7 @@ class PlainReading(PartitionReading):
         self.partitions.wait(timeout_ms, self._fetching.positions)
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` messages, of several polls if one has too few."""
+        """Return up to `count` messages, from several polls if one poll returns too few."""
         messages = self._fetching.hand_out(count, is_first=True)
         with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
             while messages and len(messages) < count and (self._had_messages or not self._fetching.is_at_end):
@@ -69,7 +69,7 @@ class PlainReading(PartitionReading):
         self._fetching.undeliver(messages)
 
     def commit(self, message: Message | None) -> None:
-        """Commit everything delivered, or a message and all before it in its partition."""
+        """Commit all delivered messages, or one message and the earlier messages of its partition."""
         if not self._is_named:
             raise unnamed(self.partitions.topic)
         self.partitions.mark_done(message)

@@ -23,7 +23,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     """
     retry, group, given = options.get("on_error"), options.get("group"), options.get("dead_letter")
     if not isinstance(retry, Retry):
-        raise InvalidOptionError(f"on_error is {retry!r}", advice="Give a hs.Retry, as in on_error=hs.Retry(attempts=5)")
+        raise InvalidOptionError(f"on_error is {retry!r}", advice="Pass a hs.Retry, as in on_error=hs.Retry(attempts=5)")
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka stores one offset per partition for a group, and no state of single messages: on_error is unavailable",
@@ -35,13 +35,13 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     if given is None:
         if retry.attempts is not None:
             raise InvalidOptionError(
-                f"a message that failed {retry.attempts} times has no place to go",
-                advice='Give dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to set no limit',
+                f"a message that failed {retry.attempts} times has no dead-letter topic",
+                advice='Set dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to set no limit',
             )
         return RetryPolicy(group, retry, None)
     name = topic_name(given)
     if name == TopicName(topic.stream, topic.name):
-        raise InvalidOptionError(f"{name} cannot be its own dead-letter topic", advice="Name another topic")
+        raise InvalidOptionError(f"{name} cannot be its own dead-letter topic", advice="Specify another topic")
     letters = transport.topics.find(name.stream, name.topic)
     if letters is None:
         letters = transport.topics.create(NewTopic(name, 1, Limits.WIDE), if_not_exists=True)
@@ -73,7 +73,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     policy = make_retry_policy(transport, topic, given)
     if policy.retry.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "order='partition' does not fit mode='shared': workers take the messages of a partition side by side",
+            "order='partition' contradicts mode='shared': workers process the messages of a partition concurrently",
             advice="Use order='key', order='skip', or mode='ordered'",
         )
     lease = options.get("lease")

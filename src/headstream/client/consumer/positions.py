@@ -17,7 +17,7 @@ def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "a consumer begins at its committed offset; 'next' is not a start for a consumer without commits",
+            "'next' cannot be the start of a consumer without commits; a consumer with commits starts at its committed offset",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )
@@ -60,7 +60,7 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
                 f"topic {name!r} has no partition {number}", advice=f"Its partitions are {known[0]} to {known[-1]}"
             )
     if not wanted:
-        raise InvalidOptionError("no partition is named", where=name, advice="Leave the option out for all")
+        raise InvalidOptionError("the partitions are missing", where=name, advice="Omit the option to read all partitions")
     return wanted
 
 
@@ -77,11 +77,11 @@ def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
 
 
 def unnamed(topic: TopicName) -> InvalidOptionError:
-    """Return the error of a commit by a consumer that has neither a name nor a group."""
+    """Return the error for a commit by a consumer that has neither a name nor a group."""
     return InvalidOptionError(
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
-        advice='Name one, as in log.consumer("shop/orders", group="billing")',
+        advice='Specify one, as in log.consumer("shop/orders", group="billing")',
     )
 
 

@@ -1,7 +1,7 @@
 """Reading: how a consumer gets messages, and records which are done. There are three ways; the consumer's loops are the same.
 
-    PlainReading     partitions in order; what is done is a committed offset per partition
-    RetryingReading  partitions in order; failing messages are counted, delayed and tried again (on_error=)
+    PlainReading     partitions in order; progress is a committed offset per partition
+    RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
     SharedReading    single messages, which the log leases to workers (mode="shared")
 
 The last two record single messages too: they are Settlers (settling.py).
@@ -28,11 +28,11 @@ class ReadingOptions:
 
     Args:
         committer: The group or name to commit for; None commits nothing.
-        partitions: Partitions to read, ascending; None is all, or those that the group assigns.
+        partitions: Partitions to read, ascending; None for all partitions, or the partitions that the group assigns.
         start: Where to begin in a partition without a committed offset; `last` is after the newest message.
         states: State codes to deliver; None is all.
         where: The filter that chooses among them, or None.
-        session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
+        session_timeout_ms: How long a group member can be silent before it loses partitions that other members wait for.
         on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, whose hook of commits is called, or None.
@@ -54,24 +54,24 @@ class Reading(ABC):
     """How one consumer reads its topic; one thread at a time.
 
     Attributes:
-        may_wait: Whether take() can block although a message is buffered: it records the previous one in the log first.
+        may_wait: Whether take() can block although a message is buffered: it records the previous message in the log first.
     """
 
     may_wait: bool = True
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched immediately."""
         return False
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has yet to come, so that it can be waited for without asking for it."""
+        """Whether the next message has not arrived yet, so that the consumer can wait without requesting it."""
         return False
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """Partition -> offset of the next message to fetch; empty for workers: the group has positions, they have none."""
+        """Partition -> offset of the next message to fetch; empty for workers: positions belong to the group."""
         return {}
 
     @property
@@ -86,7 +86,7 @@ class Reading(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Record that the message of the call before is done, and return the next one if it is buffered, else None."""
+        """Record that the message of the previous call is done, and return the next message if it is buffered, else None."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -98,7 +98,7 @@ class Reading(ABC):
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:
-        """Wait for what can have fetch() find messages; 0 ms only allow the group to reassign partitions."""
+        """Wait until fetch() can find messages; 0 ms only lets the group reassign partitions."""
 
     @abstractmethod
     def hand_out(self, count: int) -> list[ReceivedMessage]:

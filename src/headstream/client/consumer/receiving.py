@@ -25,10 +25,10 @@ _MAX_WARNED: Final = 1000
 def poll_checked(
     transport: Transport, topic: TopicName, partition: int, request: PollRequest, *, polled: Polled | None = None
 ) -> tuple[Polled, list[ReceivedMessage]]:
-    """Poll and verify each payload; after a mismatch, poll once more from that message.
+    """Poll and verify each payload; after a mismatch, poll again from that message.
 
     Returns:
-        All messages, or those before a repeated mismatch: the next poll starts there and raises.
+        All messages, or the messages before a repeated mismatch: the next poll starts there and raises.
 
     Raises:
         ChecksumError: the first message's payload mismatches again: it is damaged in storage.
@@ -55,7 +55,8 @@ def poll_topic(transport: Transport, topic: TopicName, partition: int | None, re
     """Poll one partition or all as poll_existing().
 
     Args:
-        partition: From 1; None polls all in turn until there are enough messages, and for `last` returns their newest ones.
+        partition: From 1; None polls all partitions in turn until there are enough messages, and for `last` returns their newest
+            messages.
     """
     if partition is not None:
         return poll_existing(transport, topic, partition, request)
@@ -73,7 +74,7 @@ def poll_topic(transport: Transport, topic: TopicName, partition: int | None, re
 
 def poll_existing(transport: Transport, topic: TopicName, partition: int, request: PollRequest) -> list[ReceivedMessage]:
     """Poll as poll_checked(); with a filter, or for states of a group, repeat until there are enough messages or all existing
-    ones are examined. An error after the first message found ends the result instead of being raised.
+    messages are examined. An error after the first message found ends the result instead of being raised.
     """
     polled, messages = poll_checked(transport, topic, partition, request)
     group = request.consumer

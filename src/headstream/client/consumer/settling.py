@@ -1,4 +1,4 @@
-"""Settling: what becomes of single messages, for consumers that remember them: done, failed, or given up."""
+"""Settling: the outcome of single messages (done, failed, or dead-lettered), for consumers that record it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Settler(ABC):
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or is given up."""
+        """Record that a message failed, or failed finally."""
 
     def fail(
         self,
@@ -55,7 +55,7 @@ class Settler(ABC):
         reason: DeadLetterReason = DeadLetterReason.MAX_ATTEMPTS,
         delay_us: int | None = None,
     ) -> None:
-        """Record that an attempt failed: the message is tried again, or given up after the last attempt.
+        """Record that an attempt failed: the message is retried, or dead-lettered after the last attempt.
 
         Args:
             reason: Stored if this was the last attempt.
@@ -100,5 +100,5 @@ def not_in_progress(place: Place, topic: TopicName) -> InvalidInputError:
     return InvalidInputError(
         f"message {place[1]} of partition {place[0]} is not in progress",
         where=str(topic),
-        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next one",
+        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next message",
     )

@@ -1,6 +1,6 @@
 """TopicsConsumer: one consumer of several topics, including those that match a pattern, as they are created and deleted.
 
-It has a Consumer for each topic, and delivers from those with messages in turn. Patterns
+It has a Consumer for each topic, and delivers in turn from the consumers that have messages. Patterns
 are matched again every few seconds.
 """
 
@@ -33,7 +33,7 @@ from headstream.errors import (
 )
 from headstream.forks import closed_by_fork, register_for_forks
 
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the existing topics."""
 
 _FIRST_WAIT_MS: Final = 5.0
@@ -53,7 +53,7 @@ class TopicsConsumer(BaseConsumer):
 
     Args:
         names: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
-        make: Creates the consumer of one topic; a topic created since is read from its first message.
+        make: Creates the consumer of one topic; a topic created later is read from its first message.
         list_names: Returns the names of all topics.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
 
@@ -71,23 +71,23 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+            raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
         super().__init__(timeout_ms)
         self._consumers: dict[str, Consumer] = {}
-        self._turn: deque[str] = deque()
+        self._cycle: deque[str] = deque()
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._is_closed = self._is_parents = False
         register_for_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
                     self._add(name)
-            self._look()
+            self._find_topics()
         except BaseException:
             self.close(commit=False)
             raise
@@ -109,18 +109,18 @@ class TopicsConsumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
         return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:
         if name not in self._consumers:
-            self._consumers[name] = self._make(TopicName.parse(name), self._looked_s > 0)
-            self._turn.append(name)
+            self._consumers[name] = self._make(TopicName.parse(name), self._checked_s > 0)
+            self._cycle.append(name)
 
-    def _look(self) -> None:
-        """Start reading topics that newly match a pattern, and drop deleted ones."""
+    def _find_topics(self) -> None:
+        """Start reading topics that newly match a pattern, and drop deleted topics."""
         now_s = time.monotonic()
-        if not self._patterns or (self._looked_s and now_s < self._looked_s + _LOOK_S):
+        if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return
         there = self._list_names()
         for name in there:
@@ -129,21 +129,21 @@ class TopicsConsumer(BaseConsumer):
                     self._add(name)
         for name in set(self._consumers).difference(there):
             self._drop(name)
-        self._looked_s = now_s
+        self._checked_s = now_s
 
     def _matches(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
 
     def _drop(self, name: str) -> None:
         consumer = self._consumers.pop(name)
-        self._turn.remove(name)
+        self._cycle.remove(name)
         self._in_hand = None if self._in_hand is consumer else self._in_hand
         self._next = None if self._next is consumer else self._next
         with suppress(*_NOT_FOUND):  # deleted together with its group
             consumer.close(commit=False)
 
     def after_fork(self) -> None:
-        """Leave everything to the parent, as each topic's consumer does."""
+        """Leave all members to the parent process, as each topic's consumer does."""
         self._is_parents = self._is_closed = True
 
     def _check_open(self) -> None:
@@ -153,24 +153,24 @@ class TopicsConsumer(BaseConsumer):
             raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
-        """Wait for a consumer with buffered messages, and return the next one in turn."""
+        """Wait until a consumer has buffered messages, and return the next such consumer in turn."""
         until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         wait_ms = _FIRST_WAIT_MS
         while True:
             self._check_open()
-            self._look()
-            for _ in range(len(self._turn)):
-                name = self._turn[0]
-                self._turn.rotate(-1)
+            self._find_topics()
+            for _ in range(len(self._cycle)):
+                name = self._cycle[0]
+                self._cycle.rotate(-1)
                 if self._fetch(name, 0):
                     return self._consumers[name]
             left_ms = wait_ms if until_s is None else min(wait_ms, (until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
                 return None
-            if not self._turn:
+            if not self._cycle:
                 time.sleep(left_ms / 1000)
-            elif self._fetch(self._turn[0], left_ms):
-                return self._consumers[self._turn[0]]
+            elif self._fetch(self._cycle[0], left_ms):
+                return self._consumers[self._cycle[0]]
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:
@@ -182,7 +182,7 @@ class TopicsConsumer(BaseConsumer):
             return False
 
     def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
-        """Drop a deleted topic that a pattern matched; raise the error for a named one, or one that only lacks a partition."""
+        """Drop a deleted topic that a pattern matched; raise the error for a topic given by name, or lacking a partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
         is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
         if is_there or not self._matches(name):
@@ -195,7 +195,7 @@ class TopicsConsumer(BaseConsumer):
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next one if it is buffered, else None."""
+        """Commit the previous message and return the next if it is buffered, else None."""
         self._check_open()
         for _ in range(2):
             if self._in_hand is not None:
@@ -214,7 +214,7 @@ class TopicsConsumer(BaseConsumer):
             return None
 
     def finish(self) -> None:
-        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        """Commit the message that iteration delivered last; requesting the next message also does this."""
         self._check_open()
         if self._in_hand is not None:
             try:
@@ -226,7 +226,7 @@ class TopicsConsumer(BaseConsumer):
         """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
 
         Args:
-            timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
+            timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
         """
         self._check_open()
         if not self.is_ready:
@@ -238,7 +238,7 @@ class TopicsConsumer(BaseConsumer):
 
         Args:
             count: Maximum number of messages, at least 1.
-            timeout_ms: How long to wait for the first one, milliseconds or a timedelta.
+            timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
         """
         check_whole("count", count)
         messages: list[ReceivedMessage] = []

@@ -1,11 +1,11 @@
 """Erasure: removes the messages of a topic that match a filter, with their bytes, and their copies in dead-letter topics.
 
     1. find      the matching messages in every state, up to the ends of the partitions at that moment
-    2. mark      they are marked for deletion, with the reason of all erasures: from here on readers skip them
-    3. remove    the segments that have such messages are rewritten without them
+    2. mark      they are marked for deletion, with the reason of all erasures: from here on readers skip them 3. remove the
+    segments with these messages are rewritten without them The next erasure finishes an interrupted erasure: unmarked messages
 
-Whatever a kill interrupts, the next erasure finishes: what was not marked is found again, and what was marked is removed, also if
-it is no longer found. The reason does not repeat the filter, which can name a person.
+are found again, and marked messages are removed even if they are no longer
+found. The reason does not repeat the filter, which can name a person.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Erasure:
 
     Args:
         topic: `stream/topic`.
-        dead_letters: Topics in which copies of the matching messages are erased too.
-        on_error: What happens to a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
+        dead_letters: Topics in which the copies of the matching messages are also erased.
+        on_error: How a message is treated to which the filter cannot be applied: `skip`, `deliver` or `raise`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Erasure:
         return self.partitions
 
     def _search(self, found: ErasedPartition, where: Filter) -> Iterator[int]:
-        """Find the messages of a partition, and yield how far the search has come."""
+        """Find the messages of a partition, and yield the progress of the search."""
         name, offset = TopicName.parse(found.topic), 0
         found.offsets, found.found_bytes, found.failed_count = array("Q"), 0, 0
         while offset < found.until_offset:
@@ -133,12 +133,12 @@ class Erasure:
             yield min(offset, found.until_offset)
 
     def run(self) -> list[ErasedPartition]:
-        """Erase what find() has found and what an interrupted erasure has left, and return it by partition.
+        """Erase the messages that find() has found or an interrupted erasure has left, and return the result by partition.
 
         Raises:
             LegalHoldError: a topic is under legal hold by now.
             CorruptLogError: a segment is damaged; its messages are marked and stay until it is repaired. All others are erased.
-            PermissionDeniedError: the user may not manage a topic.
+            PermissionDeniedError: the user is not permitted to manage a topic.
         """
         total, done = sum(len(each.offsets) for each in self.partitions), 0
         for each in self.partitions:
@@ -152,7 +152,7 @@ class Erasure:
         return self.partitions
 
     def _mark(self, found: ErasedPartition) -> Iterator[int]:
-        """Mark the found messages of a partition, and yield their number so far."""
+        """Mark the found messages of a partition, and yield the number marked so far."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 for begin in range(0, len(found.offsets), MAX_STATE_OFFSETS):

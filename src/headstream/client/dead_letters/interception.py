@@ -27,7 +27,7 @@ class DeadLetters:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin without producers: those are the parent's."""
+        """Start without producers in a forked child: they belong to the parent process."""
         self._lock = threading.Lock()
         self._producers: dict[str, ForwardingProducer] = {}
 
@@ -52,7 +52,7 @@ class DeadLetters:
         self.send(rejected).result()
 
     def flush(self) -> None:
-        """Wait until everything sent is stored; HeadstreamError if some messages could not be stored."""
+        """Wait until all sent messages are stored; HeadstreamError if some messages could not be stored."""
         with self._lock:
             producers = list(self._producers.values())
         for producer in producers:

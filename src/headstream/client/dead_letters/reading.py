@@ -1,6 +1,6 @@
 """Dead letters: read page by page, counted by reason, and discarded; redriving.py sends them back.
 
-A page is a bounded part of one partition, so that a caller shows progress, stops between two pages, or continues where it was.
+A page is a bounded part of one partition, so that a caller can show progress, stop between two pages, or continue later.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ReasonCount:
         reason: The last error; None if there is none, or for reasons that are not counted separately.
         is_rest: Whether these are the dead letters whose reasons are not counted separately.
         first_failed_us: The first failure of all, microseconds since 1970 UTC; None if unknown.
-        last_failed_us: The time of the last one.
+        last_failed_us: The time of the last dead letter.
     """
 
     topic: str | None
@@ -84,7 +84,7 @@ class ReasonCount:
 
 
 class ReasonCounts:
-    """Counts letters by origin, group and reason."""
+    """Counts dead letters by origin, group and reason."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], ReasonCount] = {}

@@ -1,12 +1,12 @@
-"""Redriving: sends dead letters back to their original topics, once each, also through kills.
+"""Redriving: sends dead letters back to their original topics, each exactly once, even if a process is killed.
 
     1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
     2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
     3. the dead letter is marked for deletion
 
-A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
-again. If its topic is gone or refuses it, the letter becomes available again. Simultaneous redrives of one topic share its
-partitions as a group does.
+A redrive begins with the dead letters that an earlier redrive left between 1 and 3: if the copy is found after that end, it is
+not sent again. If the topic no longer exists or refuses the message, the dead letter becomes available again. Concurrent
+redrives of one topic share its partitions like members of a group.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RedriveCounts:
         matched: Chosen dead letters.
         redriven: Dead letters that were sent back.
         resumed: Dead letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that stay: they are not dead letters, or their topic is gone.
+        foreign: Chosen messages that stay: they are not dead letters, or their topic no longer exists.
     """
 
     matched: int = 0
@@ -78,7 +78,7 @@ class Redrive:
     Args:
         log: A client without interceptors: messages are sent as they are stored.
         per_second: Maximum dead letters per second; None for no limit.
-        on_filter_error: What run() does if the filter cannot be applied, as for Client.consumer().
+        on_filter_error: Effect of a filter that cannot be applied, as for Client.consumer().
     """
 
     def __init__(
@@ -154,10 +154,10 @@ class Redrive:
         return GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
 
     def _busy(self, what: str) -> GroupInUseError:
-        return GroupInUseError(f"another redrive has {what}", where=self._topic, advice="Wait until it has ended")
+        return GroupInUseError(f"another redrive holds {what}", where=self._topic, advice="Wait until it has ended")
 
     def _run(self, share: GroupMembership, partition: int) -> None:
-        """Redrive one partition, as long as it is not given to another redrive."""
+        """Redrive one partition until the group assigns it to another redrive."""
         if partition not in share.report().partitions:
             return
         self._resume(partition)
@@ -213,7 +213,7 @@ class Redrive:
         self._mark_handled(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
-        """Make a dead letter available again, unless its state was changed meanwhile, as by an erasure."""
+        """Make a dead letter available again, unless its state has since been changed, for example by an erasure."""
         for change in self._log.states(self._topic, letter.partition):
             if change.offset == letter.offset and _is_begun(change):
                 self._log.set_state(self._topic, letter.partition, letter.offset, "available")

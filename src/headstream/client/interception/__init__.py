@@ -3,7 +3,7 @@
 interception   makes them, and receives the messages of Client.poll()
 producer       on_send and on_acknowledged around Producer
 consumer       on_receive, decoding and on_commit around Consumer
-dead_letters   sends messages that an interceptor failed for to another topic
+dead_letters   sends messages for which an interceptor failed to another topic
 
 A client without interceptors uses Producer and Consumer themselves, so that they cost it nothing.
 """

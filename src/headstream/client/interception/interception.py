@@ -1,4 +1,4 @@
-"""Interception: what a client's interceptors change: the producers and consumers it makes, and the messages it polls."""
+"""Interception: applies a client's interceptors to its producers and consumers, and to the messages that it polls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages without those set aside, commit both if `committer` is given; only the first raises."""
+        """Return polled messages except set-aside messages, and commit both if `committer` is given; only the first raises."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:

@@ -69,7 +69,7 @@ class InterceptedProducer(Producer):
         self._reports.clear()
 
     def flush(self) -> None:
-        """Wait until everything sent is stored, dead letters included; see Producer.flush()."""
+        """Wait until all sent messages are stored, dead letters included; see Producer.flush()."""
         super().flush()
         self._finish()
 
@@ -95,7 +95,7 @@ class InterceptedProducer(Producer):
             raise self._raised_report
 
     def raise_again(self, error: Exception) -> None:
-        """Have the next call raise an error again; see Producer.raise_again()."""
+        """Make the next call raise an error again; see Producer.raise_again()."""
         super().raise_again(error)
         if error is self._raised_report:
             self._reports.insert(0, self._raised_report)

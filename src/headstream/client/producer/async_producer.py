@@ -54,7 +54,7 @@ class AsyncProducer:
     ) -> Receipt:
         """Send one message; see Producer.send().
 
-        This awaits room in the producer's buffer, which is usually available at once: the message is then buffered,
+        This awaits room in the producer's buffer, which is usually available immediately: the message is then buffered,
         not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait(). A message whose
         send() is cancelled while it awaits room is not sent.
         """
@@ -100,7 +100,7 @@ class AsyncProducer:
         return (await self._opened()).stats()
 
     async def flush(self) -> None:
-        """Wait until everything sent is stored; see Producer.flush()."""
+        """Wait until all sent messages are stored; see Producer.flush()."""
         producer = await self._opened()
         if self._worker.is_closed:
             producer.flush()  # which raises ClosedError

@@ -3,8 +3,8 @@
 Over a network the batches are numbered (core/model/producers.py), so that a batch whose response was lost can be retried:
 
     sent                  appended, or a duplicate      the next batch follows
-    connection broke      retried, with its number      until delivery_timeout_ms: then its outcome is unknown
-    failed, rejected      a new epoch begins, which fences requests of the old one still in flight
+    connection broke      retried, with its number until delivery_timeout_ms: then its outcome is unknown
+    failed, rejected      a new epoch begins, which fences requests of the old epoch still in flight
 
 A server without numbering receives unnumbered batches: there a broken connection leaves the outcome unknown, unless the
 topic deduplicates by message id. An embedded log cannot lose a response and needs no numbers.
@@ -94,7 +94,7 @@ class Delivery:
                 raise
 
     def _may_begin_anew(self, error: HeadstreamError) -> bool:
-        """Return whether a batch whose outcome was never unknown can be retried as the first one of a new producer id."""
+        """Return whether a batch whose outcome was never unknown can be retried as the first batch of a new producer id."""
         if self._producer is None or (isinstance(error, ServerError) and error.status != _UNKNOWN_COMMAND):
             return False
         self._producer = None
@@ -146,7 +146,7 @@ class Delivery:
         return BatchNumber(*self._producer, self._sequences.get(batch.partition, 0))
 
     def _begin_epoch(self) -> None:
-        """Restart numbering at 0 in a new epoch, so that a failed batch cannot be appended after the next one."""
+        """Restart numbering at 0 in a new epoch, so that a failed batch cannot be appended after the next batch."""
         if self._producer is not None:
             identity, epoch = self._producer
             self._producer = ProducerId(identity, epoch + 1) if epoch < MAX_EPOCH else None

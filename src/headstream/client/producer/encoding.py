@@ -26,8 +26,8 @@ class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        gives_ids: Whether a message without an id gets a random one here, by which its topic deduplicates.
-        keeps_reserved: Whether headers with reserved names are accepted, as of messages that were stored elsewhere.
+        gives_ids: Whether a message without an id gets a random id here, by which its topic deduplicates.
+        keeps_reserved: Whether headers with reserved names are accepted, as in messages that were stored elsewhere.
     """
 
     def __init__(self, topic: Topic, *, gives_ids: bool, keeps_reserved: bool = False) -> None:
@@ -47,9 +47,10 @@ class SentEncoder:
             raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
         if key is None and self._needs_key:
             raise LimitError(
-                "a message without a key",
+                "the message has no key",
                 where=self._name,
-                advice="The topic keeps the last message of each key, so each needs one: pass key=, or disable the compaction",
+                advice="The topic keeps the last message of each key, so each message needs a key: pass key=, or disable "
+                "compaction",
             )
         if type(id) is not int:
             id = message_id_of(id)
@@ -71,7 +72,7 @@ class SentEncoder:
         return message, len(block)
 
     def _check(self, message: bytes) -> None:
-        """Reject a message that the log would reject with its whole batch, while the error can name it."""
+        """Reject a message for which the log would reject the entire batch, while the error can still name the message."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a message of {len(message)} bytes",

@@ -74,7 +74,7 @@ class EncodingProducer(Generic[_T]):
         return self.producer.stats()
 
     def flush(self) -> None:
-        """Wait until everything sent is stored; see Producer.flush()."""
+        """Wait until all sent messages are stored; see Producer.flush()."""
         self.producer.flush()
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class AsyncEncodingProducer(Generic[_T]):
         return await self.producer.stats()
 
     async def flush(self) -> None:
-        """Wait until everything sent is stored; see Producer.flush()."""
+        """Wait until all sent messages are stored; see Producer.flush()."""
         await self.producer.flush()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""ForwardingProducer: sends messages that were stored elsewhere, with all their headers, reserved ones included."""
+"""ForwardingProducer: sends messages that were stored elsewhere, with all their headers, including reserved headers."""
 
 from __future__ import annotations
 

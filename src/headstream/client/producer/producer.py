@@ -1,9 +1,9 @@
 """Producer: sends messages in batches, in the background.
 
-send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); one thread of the producer's own
-delivers due batches (delivery.py) one after the other. An interrupt (Ctrl-C), which Python delivers to the
-main thread, therefore never hits the middle of an append, and sent messages are flushed after it. Locks and queues here
-are those implemented in C: unlike a Condition, they stay consistent when interrupted.
+send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); a thread of the producer delivers due
+batches (delivery.py) one after the other. Python delivers an interrupt (Ctrl-C) to the main thread, so it never interrupts an
+append, and sent messages are flushed after it. Locks and queues here are implemented in C: unlike a Condition, they stay
+consistent when interrupted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Producer:
 
     Leaving the body flushes. Each message that send() accepts is stored once, and per partition in the order of sending,
     across broken connections and server restarts, if possible within `delivery_timeout_ms`. After that it fails: the next
-    send(), flush() or close() raises an error that lists all failed messages in `messages`, and those whose outcome is
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
     unknown in `in_doubt`. The producer continues with other messages. An error is raised once: by the messages' receipts if
     all of them are awaited, else by the producer.
 
@@ -117,10 +117,10 @@ class Producer:
             key: Bytes that choose the partition, and identify the message.
             headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
-            id: Unsigned 128-bit, or a UUID; 0 generates one: in the producer if the topic deduplicates, else in the log.
+            id: Unsigned 128-bit, or a UUID; 0 generates an id: in the producer if the topic deduplicates, else in the log.
             partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes another key than the message's,
                 `hs.Partitioning.balanced()` rotates. The default hashes the message's key, and rotates over all partitions
-                if it has none.
+                without a key.
 
         Raises:
             HeaderError: a header is invalid or reserved.
@@ -128,8 +128,8 @@ class Producer:
             InvalidInputError: an argument is of the wrong type or out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
-            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier one.
-            HeadstreamError: earlier messages could not be stored (`error.messages`); this one was not accepted.
+            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier message.
+            HeadstreamError: earlier messages could not be stored (`error.messages`); this message was not accepted.
         """
         if self._skips is not None:
             try:
@@ -151,8 +151,8 @@ class Producer:
                     receipt = Receipt(batch, batch.count - 1)
                     is_due = self._sending.is_due
                     break
-                room = self._wait_for_progress()
-            room.get()
+                progress = self._wait_for_progress()
+            progress.get()
         if is_due or self._is_idle or self._thread is None:
             self._wake_thread()
         return receipt
@@ -183,7 +183,7 @@ class Producer:
             messages: Payloads, or Message values, whose payload, key, headers, id and partition are used.
 
         Raises:
-            HeadstreamError: see send(), for the message at which it stops; those before it are sent.
+            HeadstreamError: see send(), for the message at which it stops; the messages before it are sent.
         """
         return [
             self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
@@ -198,19 +198,19 @@ class Producer:
             return self._counts.describe(self._sending.pending_count, self._sending.pending_bytes, self._delivery.producer_id)
 
     def flush(self) -> None:
-        """Wait until everything sent is stored.
+        """Wait until all sent messages are stored.
 
         Raises:
-            HeadstreamError: some messages could not be stored; all others are.
+            HeadstreamError: some messages could not be stored; all other messages are stored.
             ClosedError: the producer is closed.
         """
         with self._lock:
             self._check_usable()
             last = self._sending.close_all()
-        self._wait_until_settled(last)
+        self._wait_until_done(last)
 
     def flush_within(self, timeout_s: float) -> bool:
-        """Flush up to a timeout, and return whether everything sent is stored; also on a closed producer.
+        """Flush up to a timeout, and return whether all sent messages are stored; also on a closed producer.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -222,10 +222,10 @@ class Producer:
             raise closed_by_fork("producer")
         with self._lock:
             last = self._sending.close_all()
-        return self._wait_until_settled(last, timeout_s)
+        return self._wait_until_done(last, timeout_s)
 
     def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until the buffer has room, and return whether it has.
+        """Wait until the buffer has progress, and return whether it has.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -236,7 +236,7 @@ class Producer:
         """Have the next call raise an error again, because the caller that it was raised for was cancelled.
 
         Args:
-            error: Of failed messages, the last one that was raised; others concern only their call, and are dropped.
+            error: The last raised error about failed messages; other errors concern only their call, and are dropped.
         """
         with self._lock:
             if error is self._raised[0]:
@@ -254,10 +254,10 @@ class Producer:
             self._is_closed = True
             last = self._sending.close_all()
         try:
-            self._wait_until_settled(last)
+            self._wait_until_done(last)
         finally:
             with self._lock:
-                is_over = self._sending.is_settled(last)
+                is_over = self._sending.is_done(last)
             if is_over:
                 closed(self)
                 self._work.put(None)
@@ -302,9 +302,9 @@ class Producer:
         self._waiting.append(waiter)
         return waiter
 
-    def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
+    def _wait_until_done(self, number: int, timeout_s: float | None = None) -> bool:
         """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
-        if not self._wait(lambda: self._sending.is_settled(number), timeout_s):
+        if not self._wait(lambda: self._sending.is_done(number), timeout_s):
             return False
         with self._lock:
             self._raise_failed()
@@ -330,11 +330,11 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not, None waits until it is settled.
+            timeout_s: How long to wait, seconds; 0 does not wait, None waits until it is settled.
         """
         with self._lock:
             self._sending.close_batch(batch)
-        return self._wait(lambda: batch.is_settled, timeout_s)
+        return self._wait(lambda: batch.is_done, timeout_s)
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
         """Record that a receipt reports one of a batch's messages, and call back when it is settled; called by receipts.
@@ -345,7 +345,7 @@ class Producer:
         """
         with self._lock:
             batch.watched += 1
-            if callback is not None and not batch.is_settled:
+            if callback is not None and not batch.is_done:
                 if batch.callbacks is None:
                     batch.callbacks = []
                 batch.callbacks.append(callback)

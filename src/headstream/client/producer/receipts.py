@@ -46,7 +46,7 @@ class Receipt:
     @property
     def is_done(self) -> bool:
         """Whether the message is stored or has failed."""
-        return self._batch.is_settled
+        return self._batch.is_done
 
     @property
     def partition(self) -> int:
@@ -116,7 +116,7 @@ class Receipt:
 
     def __await__(self) -> Generator[Any, None, Delivered]:
         batch = self._batch
-        if not batch.is_settled:
+        if not batch.is_done:
             loop = asyncio.get_running_loop()
             settled: asyncio.Future[None] = loop.create_future()
 

@@ -30,7 +30,7 @@ class Senders:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin without producers: those are the parent's."""
+        """Start without producers in a forked child: they belong to the parent process."""
         self._lock = threading.Lock()
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 

@@ -8,8 +8,8 @@ The partition is the requested one; else it is hashed from the key; else partiti
 that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
 of their messages.
 
-One thread at a time, under the caller's lock. An exception that Ctrl-C raises in between leaves only one
-uncertainty, whether that message was added: a batch is one list entry from creation to settlement, never moved.
+One thread at a time, under the caller's lock. After an exception that Ctrl-C raises in between, it is only unknown whether that
+message was added: a batch is one list entry from creation to settlement, and is never moved.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class SendingOptions:
 
     Args:
         linger_ms: How long a message waits for its batch to fill, milliseconds; 0 sends it as soon as possible.
-        batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
-        batch_count: A batch with this many messages is sent at once.
+        batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
+        batch_count: A batch with this many messages is sent immediately.
         buffer_bytes: Maximum unacknowledged bytes before send() blocks.
         delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
     """
@@ -107,7 +107,7 @@ class Batch:
     callbacks: list[Callable[[], object]] | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_done(self) -> bool:
         """Whether they are stored or have failed."""
         return self.appended is not None or self.error is not None
 
@@ -144,7 +144,7 @@ class Sending:
         self._batches: list[Batch] = []
         self._open: dict[int, Batch] = {}
         self._choose = choose
-        self._turn = partitions[0]
+        self._partition = partitions[0]
         self._made = 0
         self._pending_bytes = 0
         self._taken: Batch | None = None
@@ -171,12 +171,12 @@ class Sending:
             target = self._choose(key, len(self._partitions))
         closed = False
         batch = self._open_batch(target)
-        while batch is not None and not self._has_room(batch, len(message), header_bytes):
+        while batch is not None and not self._has_space(batch, len(message), header_bytes):
             self._close(batch)
             closed = True
             batch = self._open_batch(target)  # the rotation can have advanced
         if batch is None:
-            batch = self._begin(self._turn if target is None else target, now_us)
+            batch = self._begin(self._partition if target is None else target, now_us)
         data = batch.data
         data += message
         batch.count += 1
@@ -190,10 +190,10 @@ class Sending:
 
     def _open_batch(self, partition: int | None) -> Batch | None:
         """Return the open batch of a partition, or of the next partition in turn."""
-        batch = self._open.get(self._turn if partition is None else partition)
+        batch = self._open.get(self._partition if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 
-    def _has_room(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
+    def _has_space(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
         return len(batch.data) + size_bytes <= self._batch_bytes and batch.header_bytes + header_bytes <= self._header_bytes
 
     def _begin(self, partition: int, now_us: int) -> Batch:
@@ -205,8 +205,8 @@ class Sending:
 
     def _close(self, batch: Batch) -> None:
         batch.is_closed = True
-        if batch.partition == self._turn:
-            self._turn = self._turn + 1 if self._turn < self._partitions[-1] else self._partitions[0]
+        if batch.partition == self._partition:
+            self._partition = self._partition + 1 if self._partition < self._partitions[-1] else self._partitions[0]
 
     def close_batch(self, batch: Batch) -> None:
         """Make a batch due."""
@@ -214,18 +214,18 @@ class Sending:
             self._close(batch)
 
     def close_all(self) -> int:
-        """Make all batches due, and return the number of the last one."""
+        """Make all batches due, and return the number of the last batch."""
         for batch in self._batches:
             if not batch.is_closed:
                 self._close(batch)
         return self._made
 
-    def is_settled(self, number: int) -> bool:
+    def is_done(self, number: int) -> bool:
         """Return whether all batches up to a number are settled."""
         return not self._batches or self._batches[0].number > number
 
     def take(self, now_us: int) -> Batch | None:
-        """Return the next batch that is due, or None; the one taken before must be settled first."""
+        """Return the next batch that is due, or None; the previously taken batch must be settled first."""
         if self._taken is not None:
             return self._taken
         for batch in self._batches:

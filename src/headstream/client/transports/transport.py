@@ -56,7 +56,7 @@ class TopicCommands(Protocol):
         """Return a topic by the names or ids of its stream and itself, None if it does not exist."""
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
-        """Return all topics of one stream, or of all."""
+        """Return all topics of one stream, or of all streams."""
 
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""

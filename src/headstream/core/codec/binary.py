@@ -49,7 +49,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block at the end of the data, reserved ones included; unknown kinds retain their bytes."""
+    """Return the headers of a block at the end of the data, including reserved headers; unknown kinds retain their bytes."""
     reader = Reader(data, at)
     return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 
@@ -151,10 +151,10 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 def _check_reserved(message: Message, block: bytes) -> None:
     """Reject ordinary headers in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Give it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Pass it as key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Give None as the payload"
+            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Pass None as the payload"
         )
 
 
@@ -170,7 +170,7 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
     headers = undecoded_headers(block, at)
     if not is_block(block):
         headers.items()  # raises the DecodeError with its position
-    if block[4:7] != b"hs.":
+    if not block.startswith(b"hs.", 4):
         return None, headers, payload
     key, begin = None, 0
     if block.startswith(_KEY_BEGIN):

@@ -1,7 +1,7 @@
 """Bounded reading and writing of little-endian bytes.
 
 Every length is compared with the remaining bytes before it is used: a Reader returns a value or raises a DecodeError
-with the field, its byte position, the needed bytes and the present ones.
+with the field, its byte position, and the numbers of needed and present bytes.
 """
 
 from __future__ import annotations
@@ -38,66 +38,66 @@ class Reader:
         """Bytes between the cursor and the end."""
         return self.end - self.at
 
-    def _step(self, size: int, what: str) -> int:
+    def _step(self, size: int, subject: str) -> int:
         at = self.at
         if size > self.end - at:
-            raise DecodeError(f"{what} is cut short", at, size, self.end - at)
+            raise DecodeError(f"{subject} is cut short", at, size, self.end - at)
         self.at = at + size
         return at
 
-    def pull_struct(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        """Return the fields of a fixed layout; `what` names them in the error."""
-        return layout.unpack_from(self._view, self._step(layout.size, what))
+    def pull_struct(self, layout: struct.Struct, subject: str) -> tuple[Any, ...]:
+        """Return the fields of a fixed layout; `subject` names them in the error."""
+        return layout.unpack_from(self._view, self._step(layout.size, subject))
 
-    def pull_u8(self, what: str) -> int:
-        """Return an unsigned 8-bit number; `what` names it in the error."""
-        return self._view[self._step(1, what)]
+    def pull_u8(self, subject: str) -> int:
+        """Return an unsigned 8-bit number; `subject` names it in the error."""
+        return self._view[self._step(1, subject)]
 
-    def pull_u32(self, what: str) -> int:
-        """Return an unsigned 32-bit number; `what` names it in the error."""
-        value: int = _U32.unpack_from(self._view, self._step(4, what))[0]
+    def pull_u32(self, subject: str) -> int:
+        """Return an unsigned 32-bit number; `subject` names it in the error."""
+        value: int = _U32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
-    def pull_u64(self, what: str) -> int:
-        """Return an unsigned 64-bit number; `what` names it in the error."""
-        value: int = _U64.unpack_from(self._view, self._step(8, what))[0]
+    def pull_u64(self, subject: str) -> int:
+        """Return an unsigned 64-bit number; `subject` names it in the error."""
+        value: int = _U64.unpack_from(self._view, self._step(8, subject))[0]
         return value
 
-    def pull_f32(self, what: str) -> float:
-        """Return a 32-bit IEEE 754 number; `what` names it in the error."""
-        value: float = _F32.unpack_from(self._view, self._step(4, what))[0]
+    def pull_f32(self, subject: str) -> float:
+        """Return a 32-bit IEEE 754 number; `subject` names it in the error."""
+        value: float = _F32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
-    def pull_bytes(self, size: int, what: str) -> bytes:
-        """Return a copy of the next `size` bytes; `what` names them in the error."""
-        at = self._step(size, what)
+    def pull_bytes(self, size: int, subject: str) -> bytes:
+        """Return a copy of the next `size` bytes; `subject` names them in the error."""
+        at = self._step(size, subject)
         return bytes(self._view[at : at + size])
 
-    def pull_view(self, size: int, what: str) -> memoryview:
-        """Return the next `size` bytes without copying them; `what` names them in the error."""
-        at = self._step(size, what)
+    def pull_view(self, size: int, subject: str) -> memoryview:
+        """Return the next `size` bytes without copying them; `subject` names them in the error."""
+        at = self._step(size, subject)
         return self._view[at : at + size]
 
-    def pull_text(self, size: int, what: str) -> str:
+    def pull_text(self, size: int, subject: str) -> str:
         """Return the next `size` bytes as UTF-8 text."""
-        at = self._step(size, what)
+        at = self._step(size, subject)
         try:
             return str(self._view[at : at + size], "utf-8")
         except UnicodeDecodeError as error:
-            raise DecodeError(f"{what} is not UTF-8", at + error.start) from None
+            raise DecodeError(f"{subject} is not UTF-8", at + error.start) from None
 
-    def pull_text8(self, what: str) -> str:
-        """Return a text that follows its length in one byte; `what` names it in the error."""
-        return self.pull_text(self.pull_u8(f"the length of {what}"), what)
+    def pull_text8(self, subject: str) -> str:
+        """Return a text that follows its length in one byte; `subject` names it in the error."""
+        return self.pull_text(self.pull_u8(f"the length of {subject}"), subject)
 
-    def pull_text32(self, what: str) -> str:
-        """Return a text that follows its length in four bytes; `what` names it in the error."""
-        return self.pull_text(self.pull_u32(f"the length of {what}"), what)
+    def pull_text32(self, subject: str) -> str:
+        """Return a text that follows its length in four bytes; `subject` names it in the error."""
+        return self.pull_text(self.pull_u32(f"the length of {subject}"), subject)
 
-    def pull_end(self, what: str) -> None:
-        """Check that all bytes are consumed; `what` is the last field's name."""
+    def pull_end(self, subject: str) -> None:
+        """Check that all bytes are consumed; `subject` is the last field's name."""
         if self.at != self.end:
-            raise DecodeError(f"{self.end - self.at} unexpected bytes after {what}", self.at)
+            raise DecodeError(f"{self.end - self.at} unexpected bytes after {subject}", self.at)
 
 
 class Writer:
@@ -130,7 +130,7 @@ class Writer:
         self._push_int(value, 8)
 
     def push_f32(self, value: float) -> None:
-        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large for one."""
+        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large."""
         try:
             self._data += _F32.pack(value)
         except OverflowError:

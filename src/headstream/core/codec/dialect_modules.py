@@ -1,4 +1,4 @@
-"""Modules that register a dialect of their own with codec/conversion: formats of higher layers.
+"""Modules that register a dialect with codec/conversion: formats of higher layers.
 
 The package's root fills the list, so that this layer does not import upwards.
 """

@@ -7,7 +7,7 @@
     HEADERS   {"trace": {"kind": "string", "value": base64}, ...} or null
 
 A header's value is the base64 of its bytes in the binary transport, for every kind; kinds and states are given by name,
-unknown ones as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
+unknown values as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
 Headers that are absent, null or {} are the same: no headers. An object has no order and no repeats: a repeated key is an
 error, and the reserved headers `hs.key` and `hs.null` keep their meaning in any position (they are written first).
 """
@@ -83,7 +83,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
     for key, json_value in document.items():
         place = f"{where}[{key!r:.60}]"
         if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
-            raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
+            raise DecodeError("a header is an object with the name of a kind, and a value", 0, where=place)
         data = _decode_base64(json_value.get("value"), f"{place}.value")
         try:
             value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`
@@ -107,7 +107,7 @@ def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None =
 
 
 def decode_sent(data: BytesLike) -> JsonSend:
-    """Return the content of a send, a whole document in UTF-8; the DecodeError has the path of the fault."""
+    """Return the content of a send, a complete document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     json_value = document.get("partitioning")
     if not isinstance(json_value, dict):
@@ -161,7 +161,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
 
 
 def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
-    """Return the content of a poll's reply, a whole document in UTF-8; the DecodeError has the path of the fault."""
+    """Return the content of a poll's reply, a complete document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     partition = _read_number(document, "partition_id", _MAX_U32, "")
     current_offset = _read_number(document, "current_offset", _MAX_U64, "")
@@ -204,7 +204,7 @@ def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any
     names = message.headers.keys()
     for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
         if name in names and not keep_last:
-            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Give {field}")
+            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Pass {field}")
     reserved: list[tuple[str, HeaderValue]] = []
     if message.key is not None:
         reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))

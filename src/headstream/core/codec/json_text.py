@@ -1,7 +1,7 @@
 """Strict JSON encoding and decoding: a value that would be changed or lost is an error.
 
-Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. Where a number may be meant
-for another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
+Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. If a number can be meant for
+another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise DecodeError("JSON that is not UTF-8", error.start) from None
+        raise DecodeError("the JSON is not UTF-8", error.start) from None
     try:
         document = (_decoder_of(text) if decimals else _DECODER).decode(text)
         if "\\u" in text:  # only an escape can contain half of a surrogate pair
@@ -41,11 +41,11 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     except json.JSONDecodeError as error:
         raise DecodeError(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
-        raise DecodeError("JSON with half of a surrogate pair, which is not a character", 0) from None
+        raise DecodeError("the JSON contains half of a surrogate pair, which is not a character", 0) from None
     except ValueError as error:
-        raise DecodeError(f"JSON that cannot be decoded without loss: {error}", 0) from None
+        raise DecodeError(f"the JSON cannot be decoded without loss: {error}", 0) from None
     except RecursionError:
-        raise DecodeError("JSON that is nested too deeply", 0) from None
+        raise DecodeError("the JSON is nested too deeply", 0) from None
     return document
 
 
@@ -53,7 +53,7 @@ def encode_json(document: Any) -> bytes:
     """Return a document as compact UTF-8 JSON, with its members in order.
 
     Raises:
-        InvalidInputError: it contains anything else, a NaN or infinity, or half of a surrogate pair.
+        InvalidInputError: it contains a value of another type, a NaN or infinity, or half of a surrogate pair.
     """
     try:
         try:
@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder of numbers as Decimals: with a call per whole number only where one can be -0."""
+    """Return a decoder of numbers as Decimals: with a call per whole number only where a number can be -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

@@ -1,6 +1,6 @@
 """Whether the kernels run compiled or interpreted.
 
-`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled one exists:
+`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled module exists:
 for debugging, for comparisons, or to avoid a faulty build.
 """
 
@@ -56,7 +56,7 @@ def choose() -> None:
 
 
 def warn_if_interpreted() -> None:
-    """Warn once per process if the kernels run interpreted although the environment does not ask for it."""
+    """Warn once per process if the kernels run interpreted although the environment does not request it."""
     global _has_warned
     if _has_warned or _is_requested() or compiled():
         return

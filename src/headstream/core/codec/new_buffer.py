@@ -16,7 +16,7 @@ else:
 def new_buffer(size: int) -> bytearray:
     """Return a buffer whose bytes are undefined until they are written.
 
-    A buffer of zeros, as bytearray(size) makes it, has all its pages written at once: that takes longer than reading as many
+    Allocating a buffer of zeros with bytearray(size) writes all its pages, which takes longer than reading as many
     bytes from a socket or a cached file.
     """
     return c.new_bytes(size)

@@ -1,11 +1,11 @@
-"""The id that a schema registry gave to the schema of a payload or a key: before it, or in a header of the message.
+"""The id that a schema registry assigned to the schema of a payload or a key: before it, or in a header of the message.
 
     00 | number int32, big-endian        a number, also before the payload
     01 | 16 bytes                        a GUID
 
 Serializers of Confluent's clients write the same bytes before a payload, or into the headers `__key_schema_id` and
-`__value_schema_id`, and leave the payload as it is. As in their deserializers, a header goes first. What follows an id in a
-header (the message indexes of Protobuf) is skipped.
+`__value_schema_id`, and leave the payload as it is. As in their deserializers, a header has precedence. The bytes after an id in
+a header (the message indexes of Protobuf) are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SchemaId(NamedTuple):
     begin: int
 
     def to_bytes(self) -> bytes:
-        """Return the id as a header has it."""
+        """Return the id in the form of a header."""
         return b"\0" + (self.number or 0).to_bytes(4, "big") if self.guid is None else b"\1" + uuid.UUID(self.guid).bytes
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the id of a value's schema: that of the last header of its name, else that before it; None if there is neither."""
+    """Return the id of a value's schema: from the last header of its name, or the bytes before the value; else None."""
     named = headers.getall(KEY_SCHEMA_HEADER if is_key else VALUE_SCHEMA_HEADER)
     found = read_schema_id(named[-1].data) if named else None
     if found is not None:

@@ -87,5 +87,5 @@ def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _removable(bits: int, highest: int, second: int, doublings: int) -> tuple[int, int]:
-    """Return how many bits, in whole bytes, one step removes with exponents doubled `doublings` times, and `doublings`."""
+    """Return the number of bits (full bytes) that a step removes with exponents doubled `doublings` times, and `doublings`."""
     return min(bits - (highest << doublings), (highest - second) << doublings) & ~7, doublings

@@ -14,7 +14,7 @@ def load_double(p: memoryview, at: int) -> float:
 
 
 def compare_floats(a: float, b: float) -> int:
-    """Return -1, 0 or 1 if the first is less than, equal to or greater than the second; 2 if one is a NaN."""
+    """Return -1, 0 or 1 if the first is less than, equal to or greater than the second; 2 if either is a NaN."""
     return -1 if a < b else 1 if a > b else 0 if a == b else 2
 
 

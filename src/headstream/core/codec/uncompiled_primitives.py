@@ -112,7 +112,7 @@ def compare(a: memoryview, at: int, a_size: int, b: memoryview, start: int, b_si
 
 
 def utf8_size(p: memoryview, at: int, size: int) -> int:
-    """Return how many bytes from `at` are valid UTF-8: `size` if all are."""
+    """Return the number of valid UTF-8 bytes from `at`: `size` if all are."""
     try:
         str(p[at : at + size], "utf-8")
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ expression   the expression tree, and the fields of a message that it can name
 typing       literals beside a field as values of that field; comparisons that can never hold are errors
 program      expression -> the bytes that core/codec/batch/stored/filter_scan.py runs over stored messages
 evaluation   the same result for a decoded message
-value_summary  what is known of the values of a header in some messages, and whether one of them can equal another value
+value_summary  a summary of a header's values in some messages, and whether it can contain a given value
 summarizing  the summaries of the headers of stored messages
 pruning      whether an expression can be true for a message, from summaries: segments without one are not read
 filter       Filter: a parsed filter with its program and its policy for messages that it cannot be applied to

@@ -1,8 +1,9 @@
-"""Evaluates a filter on a decoded message, as core/codec/batch/stored/filter_scan.py does on a stored one.
+"""Evaluates a filter on a decoded message, as core/codec/batch/stored/filter_scan.py does on a stored message.
 
 A truth value is FALSE, TRUE, UNKNOWN (SQL's, of a comparison with NULL) or FAILED: of a comparison of values that cannot be
-compared, as a number with a text. AND is the greatest of its parts, unless one is FALSE; OR the greatest, unless one is TRUE;
-NOT exchanges FALSE and TRUE. So FAILED is treated as UNKNOWN, never hides behind it, and no order of evaluation shows.
+compared, such as a number with a text. AND is the greatest of its parts, unless one is FALSE; OR the greatest, unless one is
+TRUE; NOT exchanges FALSE and TRUE. So FAILED is treated like UNKNOWN but is never hidden by it, and the result does not depend on
+the order of evaluation.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def _order(left: _Value, right: _Value) -> float | None:
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
     """Return a regular expression; a character is a byte and the continuation bytes after it.
 
-    What follows an ANY_CHARACTERS is looked for once, from the left, so that the time is at most the product of both lengths.
+    The part after an ANY_CHARACTERS is searched once, from the left, so that the time is at most the product of both lengths.
     """
     one = rb"[\x00-\xff][\x80-\xbf]*+"
     first, *others = (

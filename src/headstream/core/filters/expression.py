@@ -35,7 +35,7 @@ FIELD_TYPES: Final = {field: ValueType.TEXT if field is Field.KEY else ValueType
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal; a text in quotes can stand for a state, a time or an id beside such a field. `at` is the character, from 0."""
+    """A literal; a quoted text compared with such a field can be a state, a time or an id. `at` is the character, from 0."""
 
     value: LiteralValue
     at: int

@@ -55,7 +55,7 @@ class Filter:
         return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
 
     def with_states(self, states: frozenset[int] | None) -> Filter:
-        """Return a filter that matches only messages in the given states, and cannot fail for others."""
+        """Return a filter that matches only messages in the given states, and cannot fail for other messages."""
         if states is None:
             return self
         codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))
@@ -67,7 +67,7 @@ class Filter:
         return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
 
     def may_match(self, messages: MessagesSummary) -> bool:
-        """Return whether it can match one of the messages of a summary, or be unable to be applied to one."""
+        """Return whether it can match, or fail for, a message of a summary."""
         return may_match(self.expression, messages)
 
     def examine(self, message: ReceivedMessage) -> tuple[bool, bool]:
@@ -101,7 +101,7 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
 
     Args:
         text: A condition, as in `attempt >= 3 AND source IN ('web', 'app')`.
-        on_error: `skip`, `deliver` or `raise`: what happens to a message for which it compares values that cannot be compared.
+        on_error: `skip`, `deliver` or `raise`: how a message is treated whose values cannot be compared.
 
     Raises:
         InvalidInputError: the text is not a filter; the error names the character.
@@ -110,7 +110,7 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
     if on_error not in _POLICIES:
         raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
     if not isinstance(text, str):
-        raise InvalidInputError(f"a filter is {text!r}", advice="Give a text, as in \"attempt >= 3 AND source = 'web'\"")
+        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a text, as in \"attempt >= 3 AND source = 'web'\"")
     return _parse(text, on_error)
 
 
@@ -125,11 +125,11 @@ _ALL: Final = parse_filter("TRUE")
 
 
 def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
-    """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` and gets only available
-    ones."""
+    """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` but gets only available
+    messages."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
-            "the filter names _state, but only available messages are asked for",
-            advice="Ask for more with states=, as in states=None for all",
+            "the filter names _state, but only available messages are requested",
+            advice="Request more with states=, as in states=None for all states",
         )
     return found

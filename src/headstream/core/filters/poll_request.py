@@ -15,16 +15,16 @@ AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class PollRequest(NamedTuple):
-    """Parameters of a poll of a partition; a tuple, since each poll makes one: a frozen dataclass costs four times as much.
+    """Parameters of a poll of a partition; a tuple, since each poll creates one and a frozen dataclass costs four times as much.
 
     Args:
         start: Where to begin; an expired offset starts at the first retained one.
         count: Maximum number of messages, at least 1.
         states: State codes to deliver; other messages are skipped. None delivers all.
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
-        consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
-            gets those that messages have for it.
-        auto_commit: Whether to commit the delivered messages for the consumer at once.
+        consumer: The polling consumer; required for `next` and to commit. A group that requests states other than available gets
+            the states that messages have for this group.
+        auto_commit: Whether to commit the delivered messages for the consumer immediately.
         where: The filter of messages in these states.
         until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Kafka's brokers ignore it.
     """
@@ -53,7 +53,9 @@ class PollRequest(NamedTuple):
         if self.count < 1 or self.size_bytes < 1:
             raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
         if self.consumer is None and (self.auto_commit or self.start.kind is PollingKind.NEXT):
-            raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
+            raise InvalidOptionError(
+                "a consumer or a group is required", where=str(topic), advice="Specify the consumer or group"
+            )
         if self.where is not None and self.start.kind is PollingKind.LAST:
             raise InvalidOptionError(
                 "the newest messages cannot be filtered",

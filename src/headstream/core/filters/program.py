@@ -102,7 +102,7 @@ class _Compiler:
                 self._step(_TRUTH, 0, self._value(operand))
 
     def _join(self, parts: tuple[Expression, ...], operation: int, decisive: int) -> None:
-        """Add the parts of AND or OR; once one has the decisive value, the rest is jumped over."""
+        """Add the parts of AND or OR; once a part has the decisive value, the rest is skipped."""
         self._add(parts[0])
         jumps: list[int] = []
         for part in parts[1:]:

@@ -1,7 +1,7 @@
 """Decides from a summary of messages whether a filter can match one of them: the evaluation of evaluation.py over sets of values.
 
 The truth values that an expression can have for the messages are a set of bits: 1 << FALSE, 1 << TRUE, 1 << UNKNOWN,
-1 << FAILED. The set may be wider than the truth, never narrower: parts of AND and OR are taken as independent. Messages that
+1 << FAILED. The set can be wider than necessary, never narrower: parts of AND and OR are taken as independent. Messages that
 can neither match (TRUE) nor be beyond the filter (FAILED, which is counted and can be delivered) need not be read.
 """
 
@@ -129,7 +129,7 @@ def _compare(test: str, left: ValueSummary, right: ValueSummary) -> int:
 
 
 def _may_be_incomparable(left: ValueSummary, right: ValueSummary) -> bool:
-    """Return whether a value of one can have another type than a value of the other."""
+    """Return whether values of the two can have different types."""
     if left.has_opaque or right.has_opaque:
         return True
     ones = (bool(left.booleans), left.has_numbers, left.texts is not None)
@@ -167,7 +167,7 @@ def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], o
 
 
 def _of_orders(test: str, is_less: bool, is_greater: bool, is_equal: bool) -> int:
-    """Return the truth values of a test of two values, of which one can be less, greater or equal."""
+    """Return the truth values of a test of two values, where the first can be less, greater or equal."""
     outcomes = ((-1, is_less), (1, is_greater), (0, is_equal))
     return _bits(compare_values(test, order, 0) for order, is_possible in outcomes if is_possible)
 

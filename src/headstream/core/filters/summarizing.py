@@ -1,4 +1,4 @@
-"""Summarizes the headers of messages, chunk by chunk, for pruning.py, which decides by them what is read.
+"""Summarizes the headers of messages, chunk by chunk, for pruning.py, which uses them to skip segments.
 
 The Bloom filters have their greatest size from the beginning, and are folded in half while few of their bits are set: a value's
 bits modulo half the size are its bits in the folded filter. So neither values nor hashes are kept, and the memory is bounded.
@@ -109,7 +109,7 @@ class _Found:
 
 
 def _upper_bound(text: bytes) -> bytes | None:
-    """Return a short text that is not less than one and all texts that begin with it; None if there is none."""
+    """Return a short text that is not less than the given text and all texts that begin with it; None if there is none."""
     if len(text) <= MAX_TEXT_BYTES:
         return text
     prefix = text[:MAX_TEXT_BYTES].rstrip(b"\xff")
@@ -117,7 +117,7 @@ def _upper_bound(text: bytes) -> bytes | None:
 
 
 def _fold(bits: bytes, hashes: int) -> Bloom | None:
-    """Return a Bloom filter of the least size with few false hits, None if even the greatest is useless."""
+    """Return a Bloom filter of the least size with few false hits, None if even the largest is useless."""
     number, size = int.from_bytes(bits, "little"), len(bits)
     while size > _MIN_BLOOM_BYTES:
         half = size // 2

@@ -52,13 +52,13 @@ class Token(NamedTuple):
 
 
 def tokenize(source: str) -> list[Token]:
-    """Return the tokens of a filter; the last one is the end."""
+    """Return the tokens of a filter; the last token is the end."""
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
         raise filter_error(source, error.start, "this character is half of a surrogate pair") from None
     if size > MAX_FILTER_BYTES:
-        raise InvalidInputError(f"a filter has at most {MAX_FILTER_BYTES} bytes, this one {size}")
+        raise InvalidInputError(f"a filter has at most {MAX_FILTER_BYTES} bytes, not {size}")
     tokens: list[Token] = []
     at = _skip_spaces(source, 0)
     while at < len(source):

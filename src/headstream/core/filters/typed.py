@@ -88,12 +88,12 @@ class _Typing:
             return operand
         if other.field is Field.STATE and not is_equality:
             raise self._error(operand, "states have no order: compare them with =, <> or IN")
-        read, what = _READERS[other.field]
+        read, expected = _READERS[other.field]
         value = operand.value
         try:
             return replace(operand, value=read(value.decode() if isinstance(value, bytes) else ""), is_quoted=False)
         except (ValueError, OverflowError):
-            raise self._error(operand, f"{operand.text} is not {what}") from None
+            raise self._error(operand, f"{operand.text} is not {expected}") from None
 
     def _check(self, operand: Operand, wanted: ValueType, what: str) -> None:
         found = _type_of(operand)
@@ -113,7 +113,7 @@ class _Typing:
 
 
 def _type_of(operand: Operand) -> ValueType | None:
-    """Return the type of an operand; None for a header, whose kind is that of each message, and for NULL."""
+    """Return the type of an operand; None for a header, whose kind depends on the message, and for NULL."""
     match operand:
         case Header() | Literal(value=None):
             return None

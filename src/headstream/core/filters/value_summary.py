@@ -1,6 +1,6 @@
 """ValueSummary: the possible values of a header or a field in some messages.
 
-Everything in it may be wider than the truth, never narrower: values that no message has may be possible, but not the
+A summary can be wider than necessary, never narrower: it can contain values that no message has, but not the
 reverse. So a filter that no possible value satisfies is satisfied by no message.
 """
 
@@ -26,7 +26,7 @@ _MASK64: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """A Bloom filter of whole numbers and texts; a value that it lacks is in no message.
+    """A Bloom filter of whole numbers and texts; no message has a value that it lacks.
 
     Bit number (low + i * (high | 1)) modulo the number of bits is set for i from 0 to hashes - 1, where low and high are the
     halves of hash_value(). The bits are a power of two of bytes; bit n is bit n % 8 of byte n // 8.
@@ -36,7 +36,7 @@ class Bloom:
     hashes: int
 
     def may_have(self, value: int | bytes) -> bool:
-        """Return whether the value can be among those that were added."""
+        """Return whether the value can be among the added values."""
         if isinstance(value, bytes):
             low, high = hash_value(value, is_text=True)
         else:

@@ -1,7 +1,7 @@
 """Constructors of header values, one per kind, and the default kind of each plain Python type.
 
-A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each such HeaderValue is an
-instance of `uint8`, also a received one. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
+A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each HeaderValue of the
+kind, even if received, is an instance of `uint8`. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 
 
 def header_value(value: HeaderInput) -> HeaderValue:
-    """Return a typed value unchanged, or convert a plain one to the default kind of its Python type.
+    """Return a typed value unchanged, or convert a plain value to the default kind of its Python type.
 
     bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
     narrowest kind that fits, so that a header keeps its kind when its value grows.

@@ -1,9 +1,9 @@
 """Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
-base         the committed offset: everything before it is done
-begun_until  one past the last message that the group has begun; everything between base and begun_until is done, except
+base         the committed offset: all messages before it are done
+begun_until  one past the last message that the group has begun; all messages between base and begun_until are done, except
 pending      offsets that wait, as ranges, and
-failing      messages that failed: how often, when, why, and what comes next
+failing      messages that failed: how often, when, why, and the next step
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_ATTEMPT_BYTES: Final = 100
 
 
 class RetryOrder(enum.StrEnum):
-    """The messages that wait while a message is tried again."""
+    """The messages that wait while a message is retried."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -66,7 +66,7 @@ class DeliveryStep(enum.IntEnum):
 
 
 class DeliveryChange(NamedTuple):
-    """A step of one message, or for DONE and PENDING of a range; repeating it changes nothing.
+    """A step of one message, or for DONE and PENDING of a range; repeating it has no effect.
 
     Args:
         failures: For FAILED and POISONED: how often it has failed, this time included.
@@ -97,8 +97,8 @@ class SettleRequest:
     """Steps of a group's messages in one partition, to be recorded.
 
     Args:
-        begun_until: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
-        member: The member that owns the partition; None for a consumer of partitions of its own.
+        begun_until: One past the last message that the group has begun: earlier messages that neither fail nor wait are done.
+        member: The member that owns the partition; None for a consumer outside of a group.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
         is_resting: As for Groups.report().
@@ -132,9 +132,9 @@ class Delivery:
         is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
         failed_us: The last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long it waits after the last failure, microseconds.
-        reason: Why it goes into the dead letter; empty while it is tried.
-        copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy; then
-            the offset of the copy.
+        reason: Why it is dead-lettered; empty while it is tried.
+        copied_to: While it is dead-lettered: the topic, its partition and the partition's end before the copy; then the offset
+            of the copy.
     """
 
     offset: int
@@ -150,7 +150,7 @@ class Delivery:
     attempts: tuple[Attempt, ...] = ()
 
     def left_us(self, now_us: int) -> int:
-        """Return how long it still waits: never longer than its delay, regardless of the clock."""
+        """Return its remaining wait: never longer than its delay, regardless of the clock."""
         return max(0, min(self.delay_us, self.failed_us + self.delay_us - now_us)) if self.failures else 0
 
 
@@ -178,13 +178,13 @@ class Retry:
     """How a consumer handles a message that fails.
 
     Args:
-        attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
-        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
-        order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
+        attempts: Maximum number of attempts before a message is dead-lettered; None sets no limit.
+        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each attempt.
+        order: The messages that wait for it: its `partition`, later messages of its `key`, or none (`skip`). None is `partition`,
             and `skip` for a consumer with `mode="shared"`.
         pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
         pause_share: The part of the last attempts that fails then, above 0 and at most 1.
-        pause_attempts: How many last attempts that are: fewer never pause the group.
+        pause_attempts: Number of last attempts that count: fewer attempts never pause the group.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -209,7 +209,7 @@ class Retry:
         pause_attempts: int = 100,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
-            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
+            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Pass a number from 1 to 1000, or None for no limit")
         if order is not None and order not in list(RetryOrder):
             raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
@@ -223,7 +223,7 @@ class Retry:
             object.__setattr__(self, name, value)
 
     def is_last(self, failures: int) -> bool:
-        """Return whether a message that has failed so often is not tried again."""
+        """Return whether a message with this number of failures is not retried."""
         return self.attempts is not None and failures >= self.attempts
 
     def delay_after(self, failures: int, jitter: float) -> int:
@@ -239,14 +239,14 @@ class Retry:
 
 def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
     if type(attempts) is not int or attempts < 1:
-        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Give a number from 1 on")
+        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Pass a number of at least 1")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise InvalidOptionError(f"pause_share is {share!r}", advice="Give a number above 0 and at most 1")
+        raise InvalidOptionError(f"pause_share is {share!r}", advice="Pass a number above 0 and at most 1")
     if pause is None:
         return None
     return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()
 
 
 def cut_error(text: str, size_bytes: int = MAX_ERROR_BYTES) -> str:
-    """Return an error's text, cut to what is stored."""
+    """Return an error's text, cut to the stored size."""
     return text.encode(errors="replace")[:size_bytes].decode(errors="ignore")

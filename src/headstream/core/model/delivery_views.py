@@ -1,4 +1,4 @@
-"""Delivery views: what people see of the unfinished messages of a group: counts, and the story of one message."""
+"""Delivery views: the unfinished messages of a group, as shown to users: counts, and the history of one message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstream.core.model.pauses import GroupPause
 
 
 class DeliveryStatus(enum.StrEnum):
-    """The status of a message in a group: it waits for its first attempt, is in work, waits for another one, …"""
+    """The status of a message in a group: it waits for its first attempt, is in progress, waits for the next attempt, …"""
 
     PENDING = "pending"
     LEASED = "leased"
@@ -29,10 +29,10 @@ class DeliveryCounts:
         leased: Messages that a worker has, or that are in work.
         delayed: Messages that have failed, and wait for their next attempt.
         deferred: Messages that are set aside.
-        poisoned: Messages that were given up, ever.
-        open_letters: The newest given-up messages whose dead letter is neither redriven nor discarded, at most 100.
+        poisoned: Messages that have ever failed finally.
+        open_letters: The newest poisoned messages whose dead letter is neither redriven nor discarded, at most 100.
         oldest_leased_us: When the oldest lease began, microseconds since 1970 UTC, or None.
-        oldest_poisoned_us: When the oldest of the open letters was given up, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: When the message of the oldest open dead letter failed finally, microseconds since 1970 UTC, or None.
     """
 
     partition: int
@@ -57,7 +57,7 @@ class GroupDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class MessageStory:
-    """History of one message in a group, as far as the group's journal has it; times are microseconds since 1970 UTC.
+    """History of one message in a group, as far as the group's journal retains it; times are microseconds since 1970 UTC.
 
     `letter` is topic, partition and offset of its dead letter, or None.
     """

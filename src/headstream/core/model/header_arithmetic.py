@@ -1,6 +1,6 @@
 """Arithmetic of header values: a number's header takes part in sums and products as its plain value does.
 
-The result is a plain int or float: a kind has a range, and the sum of two uint8 may not fit in it. Only numbers calculate; a
+The result is a plain int or float, because the sum of two uint8 need not fit in uint8. Only numbers support arithmetic; a
 bool, a text, bytes and a kind unknown to this version raise TypeError, as None would.
 """
 

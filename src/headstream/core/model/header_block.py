@@ -1,7 +1,7 @@
 """Header blocks: headers as received bytes, decoded on access.
 
-A layout defines how headers are encoded in a block. BINARY is the binary transport's, and the default of
-Headers.from_bytes(); the others are defined with their dialects. Little-endian:
+A layout defines how headers are encoded in a block. BINARY is the binary transport's layout, and the default of
+Headers.from_bytes(); all other layouts are defined with their dialects. Little-endian:
 
     block    (key_length u32 | key | kind u8 | value_length u32 | value)*
 
@@ -41,7 +41,7 @@ def check_key(key: str) -> str:
                 f"character {error.start} of the header key cannot be encoded as UTF-8", where=repr(key[:40])
             ) from None
     if not 1 <= size <= MAX_KEY_BYTES:
-        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
+        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, not {size}", where=repr(key[:40]))
     return key
 
 
@@ -63,7 +63,7 @@ class HeaderLayout(Protocol):
 
 
 class HeaderBlock:
-    """A block whose headers are located on first access; each value is decoded on its own first access."""
+    """A block whose headers are located on first access; each value is decoded on its first access."""
 
     __slots__ = ("_spans", "_values", "at", "data", "layout")
     _values: list[HeaderValue | None]
@@ -164,7 +164,7 @@ _KEPT_KEYS: Final = 1000
 
 def _decode_key(name: bytes, at: int) -> str:
     if not 1 <= len(name) <= MAX_KEY_BYTES:
-        raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, this one has {len(name)}", at)
+        raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, not {len(name)}", at)
     try:
         key = name.decode("utf-8")
     except UnicodeDecodeError as error:

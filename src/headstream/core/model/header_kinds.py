@@ -9,7 +9,7 @@
     6     int32     4          12    uint64    8
 
 Codes from 256 are values of the KIP-82 dialect only: 256 + n is a value of type code n, which KIP-82 does not define, with
-its bytes unchanged. Such a value can be read as bytes and forwarded in that dialect only.
+its bytes unchanged. This value can be read as bytes and forwarded in that dialect only.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def parse_kind(name: str) -> int:
     number = int(match[2])
     if match[1] == "kip82":
         if number + 256 not in FOREIGN_KINDS:
-            raise HeaderError(f"{name} is not a type code that KIP-82 leaves undefined", advice="Those are 10 to 255")
+            raise HeaderError(f"{name} is not a type code that KIP-82 leaves undefined", advice="Use 10 to 255")
         return number + 256
     if number in KIND_NAMES:
         raise HeaderError(f"{name} is the kind {KIND_NAMES[number]}", advice="Use that name")

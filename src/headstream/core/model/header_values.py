@@ -303,15 +303,15 @@ def _fault(kind: int, data: bytes) -> str | None:
     width = KIND_WIDTHS.get(kind)
     if width is not None:
         if len(data) != width:
-            return f"a {KIND_NAMES[kind]} header has {width} bytes, this one has {len(data)}"
+            return f"a {KIND_NAMES[kind]} header has {width} bytes, not {len(data)}"
         if kind == HeaderKind.BOOL and data not in (b"\x00", b"\x01"):
-            return f"a bool header is 0 or 1, this one is {data[0]}"
+            return f"a bool header is 0 or 1, not {data[0]}"
         return None
     if kind == HeaderKind.STRING:
         try:
             data.decode("utf-8")
         except UnicodeDecodeError as error:
-            return f"a string header is UTF-8, byte {error.start} of this one is not"
+            return f"a string header is UTF-8, but its byte {error.start} is not"
         return None
     if not 1 <= kind <= 255 and kind not in FOREIGN_KINDS:
         return f"a header kind is a number from 1 to 255, not {kind}"

@@ -30,8 +30,8 @@ class Headers:
     Headers of a message, and headers that were hashed, are read-only; `Headers(message.headers)` is a writable copy.
     with_() and without() always return new headers.
 
-    Received headers stay bytes until they are accessed: a value is decoded on first access, and unchanged headers are
-    sent on as the bytes received.
+    Received headers stay bytes until they are accessed: a value is decoded on first access, and unchanged headers are forwarded
+    as the received bytes.
 
     Args:
         source: A mapping, an iterable of pairs (for repeats), or Headers; values are typed or plain.

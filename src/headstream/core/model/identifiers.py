@@ -23,13 +23,13 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: What it names; a stream's name has no dot and no slash, a consumer's or group's can contain NUL.
+        noun: The kind of the named object; a stream's name has no dot and no slash, a consumer's or group's name can contain NUL.
     """
     if not isinstance(name, str):
-        raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Give a str")
+        raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Pass a str")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40]))
+        raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, not {size}", where=repr(name[:40]))
     has_nul = "\x00" in name and noun not in _NAMED_BY_CLIENTS
     if has_nul or any("\ud800" <= character <= "\udfff" for character in name):
         raise InvalidInputError(f"a {noun} name must not contain NUL or a lone surrogate", where=repr(name))

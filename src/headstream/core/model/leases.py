@@ -1,11 +1,11 @@
 """Leases: messages of a consumer group that workers share, each lent to one worker at a time until an end.
 
-pending    waits, or was never leased          leased     one worker has it, until the lease ends
+pending    waits, or was never leased          leased one worker has it, until the lease ends
 delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
 A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
-worker sends after its lease has ended changes nothing; the refusal describes what happened since.
+worker sends after its lease has ended changes nothing; the refusal describes the later events.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LeaseStep(enum.IntEnum):
 
 
 class LeaseChange(NamedTuple):
-    """A step of messages that were leased together; repeating it changes nothing.
+    """A step of messages that were leased together; repeating it has no effect.
 
     Args:
         until_offset: One past the last message; FAILED and POISONED are steps of one message.
@@ -92,10 +92,10 @@ class LeaseRequest:
     """A worker's request for messages.
 
     Args:
-        token: Names the lease: a random number. A repeated request returns what it leased before.
-        lease_us: How long it has them, microseconds.
-        attempts: Number of attempts after which a message is given up when its lease ends; None sets no limit.
-        order: SKIP, or KEY: later messages of a key wait for the earlier ones.
+        token: Names the lease: a random number. A repeated request returns the messages that it leased before.
+        lease_us: How long it has the messages, microseconds.
+        attempts: Number of attempts after which a message fails finally when its lease ends; None sets no limit.
+        order: SKIP, or KEY: later messages of a key wait for earlier messages.
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
         deferred: Deferred messages of the only partition that are asked for by offset.
@@ -116,12 +116,13 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leased messages of one partition (0 if nothing was leased), or when to ask again.
+    """Leased messages of one partition (0 if nothing was leased), or when to request again.
 
     Args:
-        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
-        wait_us: When something can be leased without a new message: a delay or a lease ends, microseconds; None if nothing is.
-        is_paused: Whether the group is paused until then, or another worker has the message on trial.
+        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from that offset on.
+        wait_us: When a delay or a lease ends, so that messages can be leased without a new message, microseconds; None if nothing
+            is.
+        is_paused: Whether the group is paused until then, or another worker has the trial message.
     """
 
     partition: int = 0
@@ -136,6 +137,6 @@ def check_lease_us(lease_us: int) -> int:
     """Return the length of a lease; InvalidOptionError if it is out of range."""
     if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
         raise InvalidOptionError(
-            f"a lease of {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
+            f"the lease is {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
         )
     return lease_us

@@ -1,6 +1,6 @@
 """Distinguishes local paths from an object store's URL and from a table name in a catalog, which resemble them.
 
-Python takes `s3://lake/tables` for a relative path, and a program that writes there succeeds, into `./s3:/lake/tables`.
+Python treats `s3://lake/tables` as a relative path, so a program that writes there succeeds, but into `./s3:/lake/tables`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return the fault of a path and the advice, or None if it is local; one for Delta tables can be a catalog's table
-    name."""
+    """Return the fault of a path and the advice, or None if it is local; one for Delta tables can be a catalog's table name."""
     found = _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()

@@ -156,7 +156,7 @@ class ReceivedMessage(Message):
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1, by a consumer with `on_error`; 1 from others, and in copies of the message."""
+        """Number of this attempt, from 1, for a consumer with `on_error`; 1 for other consumers, and in copies of the message."""
         try:
             return self._attempt
         except AttributeError:

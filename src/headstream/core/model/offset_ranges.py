@@ -1,6 +1,6 @@
 """OffsetRanges: a set of offsets as half-open ranges, compact regardless of their number.
 
-A million messages set aside one after the other are one range. Without ranges, a poll that begins before them would read the
+A million consecutive set-aside messages are one range. Without ranges, a poll that begins before them would read the
 state of each message, and block the event loop for seconds.
 """
 
@@ -67,7 +67,7 @@ class OffsetRanges:
         self._ends[low:high] = array("Q", [end for _, end in left])
 
     def skip(self, offset: int) -> int:
-        """Return the first offset at or after one that is not in the set."""
+        """Return the first offset, at or after the given offset, that is not in the set."""
         at = bisect_right(self._begins, offset) - 1
         return max(offset, self._ends[at]) if at >= 0 else offset
 

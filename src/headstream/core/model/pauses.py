@@ -1,4 +1,5 @@
-"""Pauses: when too large a part of a group's last attempts fails, the group gets no messages for a while, and then one on trial.
+"""Pauses: when too large a share of a group's last attempts fails, the group gets no messages for some time, and then one trial
+message.
 
 running    messages are delivered          paused    no message is delivered until a time
 on trial   one message is delivered: if its attempt succeeds the group runs again, if it fails the group is paused again
@@ -40,8 +41,8 @@ class GroupPause(NamedTuple):
     """Pause state of a group.
 
     Args:
-        until_us: Until when, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
-        attempts_count: How many last attempts it remembers; 0 without a rule.
+        until_us: End of the pause, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
+        attempts_count: Number of last attempts that it stores; 0 without a rule.
     """
 
     until_us: int = 0

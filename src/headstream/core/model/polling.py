@@ -129,9 +129,9 @@ class Polled:
         end_offset: One past the newest offset of the partition at the time of the poll.
         next_offset: Where to poll next: after the returned and the skipped messages.
         chunks: Complete stored messages back to back, in order, in one or more pieces.
-        generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
+        generation: Distinguishes the partition from earlier partitions of its name, before a purge or deletion; 0 if unknown.
         scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
-        failed_count: How many of them it could not be applied to.
+        failed_count: Number of messages to which it could not be applied.
     """
 
     partition: int
@@ -146,7 +146,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """How much of a topic a filter reads, and how much it skips by the times and header summaries of segments."""
+    """The part of a topic that a filter reads, and the part that it skips by the times and header summaries of segments."""
 
     segments_count: int
     skipped_count: int

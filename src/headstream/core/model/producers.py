@@ -1,7 +1,7 @@
 """Numbered batches, which a log recognizes when they repeat, so that any send can be retried.
 
 A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its
-first message, and the next batch begins where the previous one ended. Abandoning a batch of unknown outcome ends the
+first message, and the next batch begins where the previous batch ended. Abandoning a batch of unknown outcome ends the
 epoch: batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
 The fields and their ranges are as in Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs

@@ -54,7 +54,7 @@ def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None 
     Args:
         spelled: A text such as `500ms`, `60s`, `1.5 h` or `2 days 4 hours`, a timedelta, or a number if plain numbers have a
             unit. `0` needs none.
-        plain_unit: The unit of a number without one, as in DURATION_UNITS_US; None rejects such numbers.
+        plain_unit: The unit of a number without a unit, as in DURATION_UNITS_US; None rejects such numbers.
 
     Raises:
         InvalidInputError: it is not a duration, is negative, or is beyond 2^63 microseconds.

@@ -1,4 +1,4 @@
-"""Removal: what became of messages that were marked for deletion."""
+"""Removal: the fate of messages that were marked for deletion."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@
     hs.id            raw       KIP-82: at the beginning    the message's id, 16 little-endian bytes; in Kafka a UUID as text
     hs.state         int16     KIP-82: next                its state, unless available; in Kafka its name
     hs.appended      int64     KIP-82, Kafka: next         time of the append, where milliseconds lose precision
-    hs.checksum      int64     KIP-82, Kafka: next         its checksum, if it is not that of its payload
+    hs.checksum      int64     KIP-82, Kafka: next         its checksum, if it does not match its payload
     hs.kinds         raw       Kafka: the last            the kinds of the other headers (core/codec/kafka/kinds.py)
     hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
     hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
-    hs.mirror        string    anywhere                    the logs that a mirrored message comes from (mirror/hops.py)
+    hs.mirror        string    anywhere                    the logs from which a message was mirrored (mirror/hops.py)
     hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original; its group
     hs.schema_id     string    messages set aside          the schema that a parked message waits for
     hs.reason        string    messages set aside          why a message is dead-lettered or delayed
@@ -19,7 +19,7 @@
     hs.attempts      int32     dead letters of groups      how often the message was tried
     hs.redrive       string    redriven messages           the letter: `stream/topic/partition/offset`
     hs.redrives      int32     redriven messages           how often the message was redriven
-    hs.first_error   string    dead letters of groups      the first error; hs.reason is the last one
+    hs.first_error   string    dead letters of groups      the first error; hs.reason is the last error
     hs.first_failed  int64     dead letters of groups      the time of the first error
     hs.last_failed   int64     dead letters of groups      the time of the last error
 
@@ -71,6 +71,6 @@ def check_unreserved(headers: Headers) -> Headers:
         if is_reserved(name):
             raise HeaderError(
                 f"the header {name!r} is reserved",
-                advice="Names that begin with 'hs.' are Headstream's own; give a key as key=, a null payload as None",
+                advice="Names that begin with 'hs.' are Headstream's own; pass a key as key=, a null payload as None",
             )
     return headers

@@ -19,8 +19,8 @@ MAX_PARTITIONS: Final = 1000
 class Limits(enum.StrEnum):
     """The messages that a topic accepts.
 
-    `iggy`: only what any existing Iggy client can read: header keys and values of 1 to 255
-    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload a send, no empty
+    `iggy`: only messages that any existing Iggy client can read: header keys and values of 1 to 255
+    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload per send, no empty
     payload, no null payload, no null or char header.
     `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
     """
@@ -30,12 +30,12 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When acknowledged messages are synced to the disk, which decides what a power failure can lose.
+    """When acknowledged messages are synced to the disk, which determines the possible loss in a power failure.
 
     A crash of the process loses no acknowledged message under any policy.
     `always`: before the acknowledgement; nothing is lost. Concurrent senders share one sync.
     `interval`: within a second, and when the log is closed.
-    `never`: when the operating system writes back; only a full segment is synced, before the next one begins.
+    `never`: when the operating system writes back; only a full segment is synced, before the next segment begins.
     """
 
     ALWAYS = "always"
@@ -64,12 +64,12 @@ _MAX_HEADER_NAME_BYTES: Final = 255
 
 
 def split_header_names(text: str) -> tuple[str, ...]:
-    """Return the names, 1 to 8 different ones, in a list as in `tenant,user_id`; spaces around them are removed."""
+    """Return 1 to 8 different names in a list such as `tenant,user_id`; spaces around them are removed."""
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers names {len(names)} headers, {len(set(names))} different ones",
-            advice=f"Name at most {_MAX_SUMMARY_HEADERS} headers, each once",
+            f"summary_headers names {len(names)} headers, {len(set(names))} of them different",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} headers, each once",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
@@ -91,7 +91,7 @@ class TopicOptions:
         deduplication_count: A message is dropped if its id is among this number of newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
         summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
-            need not read the segments that have none it looks for; at most 8. None disables summaries.
+            can skip segments without the values that it looks for; at most 8. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until then; None keeps them.
         legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"Lift the hold first, if you may: headstream topic update {name} --legal-hold off",
+            advice=f"With the right to do so, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 
@@ -175,7 +175,7 @@ class NewTopic:
     options: TopicOptions = field(default_factory=TopicOptions)
 
     def check(self) -> None:
-        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if one is invalid."""
+        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if a value is invalid."""
         check_name(self.name.stream, "stream")
         check_name(self.name.topic, "topic")
         check_partition_count(self.name, self.partitions)
@@ -305,14 +305,14 @@ def check_partition_count(topic: object, count: int) -> None:
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
-    """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added."""
+    """Check an addition of partitions; InvalidOptionError if there would be too many, or if the count is 0."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
         raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
-    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or none are deleted."""
+    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or if the count is 0."""
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(

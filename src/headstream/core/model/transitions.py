@@ -1,4 +1,4 @@
-"""Transitions: what happens to messages, for a consumer group or for all, as metrics count it and audit rows record it."""
+"""Transitions of messages, per consumer group or for all groups, as counted by metrics and recorded by audit rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TransitionKind(enum.StrEnum):
-    """Kind of a transition; paused and resumed concern a whole group, state_set no group."""
+    """Kind of a transition; paused and resumed concern the entire group, state_set no group."""
 
     LEASED = "leased"
     EXTENDED = "extended"
@@ -27,9 +27,9 @@ class Transition(NamedTuple):
     """An event of messages of a partition, or of a group.
 
     Args:
-        until_offset: One past the last one.
+        until_offset: One past the last offset.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        state: The name of the state that was set; empty for all others.
+        state: The name of the state that was set; empty for other transitions.
     """
 
     kind: TransitionKind

@@ -1,4 +1,5 @@
-"""The protocols of an Iggy server: that of the generation with message state and CRC-32, and in vsr/ today's; no sockets here.
+"""The protocols of an Iggy server: the older protocol with message state and CRC-32, and in vsr/ the current protocol; without
+sockets.
 
     codes.py      the commands, which of them need a login, their HTTP routes      route_matching.py   a path -> a command
     statuses.py   the errors                                                       refusals.py   status <-> error

@@ -1,7 +1,6 @@
 """Encoding: how the bytes of a generation of Iggy's clients become commands, and replies become bytes.
 
-classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client uses too
-today     VSR in vsr/encoding.py
+classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses     VSR in vsr/encoding.py
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Encoding:
         raise NotImplementedError
 
     def count_surplus(self, command: Command[Any], payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request, as far as is known."""
+        """Return the number of bytes after the last field of a request, as far as is known."""
         return 0
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:

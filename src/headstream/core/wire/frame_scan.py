@@ -28,7 +28,7 @@ class FrameScan(NamedTuple):
         frames: For each complete frame its number (a code or a status), and the begin and end of its payload.
         end: The begin of the first incomplete frame.
         need: The total bytes of that frame, as far as is known: 8 until its head is complete.
-        is_too_long: Whether the length of that frame exceeds the maximum; nothing behind it can be read.
+        is_too_long: Whether the length of that frame exceeds the maximum; no byte after it can be read.
     """
 
     frames: list[tuple[int, int, int]]

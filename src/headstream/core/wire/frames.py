@@ -12,9 +12,10 @@ There are no request ids: a connection's requests are answered in their order. A
         ...                                    valid until done()
     frames.done()
 
-Memory: a buffer may be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
-received ones. It is allocated for the whole frame after the first step: the system gives pages when they are written, and nothing
-is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all connections).
+Memory: a buffer can be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
+received bytes. It is allocated for the entire frame after the first step: the system gives pages when they are written, and
+nothing is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all
+connections).
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ _VSR_BEGIN: Final = bytes(4)
 
 
 class Frame(NamedTuple):
-    """One whole frame: the code of a request or the status of a response, and a view into the buffer behind its head."""
+    """One complete frame: the code of a request or the status of a response, and a view into the buffer after its head."""
 
     number: int
     payload: memoryview
 
 
 class FrameBufferPool:
-    """Free buffers, up to `most_bytes` in all, for all connections of a process; others are released to the system."""
+    """Free buffers, up to `most_bytes` in all, for all connections of a process; further buffers are released to the system."""
 
     __slots__ = ("_free", "_most_bytes", "_size_bytes")
 
@@ -70,7 +71,7 @@ class FrameBufferPool:
         return self._size_bytes
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes: the smallest free one if it is not much larger, else a new one."""
+        """Return a buffer of at least `size` bytes: the smallest free buffer if it is not much larger, else a new buffer."""
         if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
             at = bisect_left(self._free, size, key=len)
             if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
@@ -94,7 +95,7 @@ class FrameBuffer:
         finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
     Attributes:
-        is_vsr: Whether they are; known after the first 4 bytes. A frame's payload is all of it then.
+        is_vsr: Whether they are used; known after the first 4 bytes. A frame's payload is all of it then.
     """
 
     __slots__ = (
@@ -147,7 +148,7 @@ class FrameBuffer:
 
     @property
     def fault(self) -> DecodeError | None:
-        """The error of a frame that is too long; the connection answers it and closes, nothing more can be read."""
+        """The error of a frame that is too long; the connection sends it and closes, since no further frame can be read."""
         return self._fault
 
     def set_max_bytes(self, most_bytes: int) -> None:
@@ -159,13 +160,13 @@ class FrameBuffer:
 
     @property
     def needed_bytes(self) -> int:
-        """How much of the buffer may be filled after the next writable(); 0 if nothing is pending."""
+        """The number of bytes that can be added after the next writable(); 0 if nothing is pending."""
         if self._buffer is None:
             return 0
         return self._limit if self._end < self._limit else self._grown_size()
 
     def _grown_size(self) -> int:
-        """Return how much of a full buffer may be filled next: the pending frame, beyond a step at most twice its bytes."""
+        """Return the size to which a full buffer can be filled next: the pending frame, beyond a step at most twice its bytes."""
         pending = self._end - self._begin
         return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 
@@ -211,7 +212,7 @@ class FrameBuffer:
         self._begin, self._need = found.end, found.need
         if found.is_too_long:
             self._fault = DecodeError(
-                "a frame is longer than is allowed",
+                "a frame exceeds the limit",
                 0,
                 found.need,
                 self._most_bytes,
@@ -223,9 +224,9 @@ class FrameBuffer:
         """Return the frames that are complete with these bytes, as copies; done() is called in between."""
         rest, frames = memoryview(data).cast("B"), list[Frame]()
         while rest:
-            room = self.writable()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
+            writable = self.writable()
+            count = min(len(writable), len(rest))
+            writable[:count] = rest[:count]
             more = self.received(count)
             frames += [Frame(number, memoryview(bytes(payload))) for number, payload in more]
             self.done()
@@ -259,7 +260,7 @@ class FrameBuffer:
             self._move(size)
 
     def _move(self, size: int) -> None:
-        """Move the pending bytes to the beginning of a buffer of at least `size` bytes; a long frame's is of its whole length."""
+        """Move the pending bytes to the beginning of a buffer of at least `size` bytes; for a long frame, of its full length."""
         old, pending = self._buffer, self._view[self._begin : self._end]
         is_long = size > _STEP_BYTES
         new = self._pool.take(max(size, min(self._need, _MOST_RESERVED_BYTES)) if is_long else size)

@@ -5,7 +5,7 @@
         reply = one(StreamDetails)
         stream: StreamId
 
-Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields come first.
+Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields are first.
 
 Bytes: the fields in their order, back to back. Bytes after the last field are ignored, in requests and in replies, as Iggy's
 servers and clients do, since some clients send more than a command has. JSON: an object of the fields; the fields of a command
@@ -122,7 +122,7 @@ class _Maybe(RecordShape):
 
 
 class Records(Shape):
-    """Consecutive records of a class, up to the end or as many as a preceding u32 says."""
+    """Consecutive records of a class, up to the end, or the number in a preceding u32."""
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
         self.kind = kind
@@ -233,7 +233,7 @@ class Command(Record, Generic[_R]):
         return writer.to_bytes()
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request in pieces, so that large ones are not copied."""
+        """Return the payload of its request in pieces, so that large payloads are not copied."""
         return (self.encode(),)
 
     def encode_around_last(self) -> tuple[BytesLike, ...]:
@@ -250,7 +250,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request."""
+        """Return the number of bytes after the last field of a request."""
         reader = Reader(payload)
         cls.pull(reader)
         return reader.remaining

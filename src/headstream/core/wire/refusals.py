@@ -149,7 +149,7 @@ def status_of(error: BaseException, *, is_extended: bool = False) -> int:
     """Return the status of an error, for a server's response.
 
     Args:
-        error: Any: its own status if it has one, else that of its class, else 1, `error`.
+        error: Any error: its status if it has one, else the status of its class, else 1, `error`.
         is_extended: Whether the client supports Headstream's own statuses.
     """
     status: int | None = error.status if isinstance(error, HeadstreamError) else None

@@ -91,7 +91,7 @@ class Shape:
         return value
 
     def from_json_value(self, json_value: Any, where: str) -> Any:
-        """Return the value of a JSON value; an error if the shape has no JSON form."""
+        """Return the decoded JSON value; raise an error if the shape has no JSON form."""
         raise DecodeError("the value has no JSON form", 0, where=where)
 
     def to_url_text(self, value: Any) -> str:
@@ -184,7 +184,7 @@ class FlagShape(Shape):
 
 
 class TextShape(Shape):
-    """A text behind its length in 1 or 4 bytes."""
+    """A text after its length in 1 or 4 bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size

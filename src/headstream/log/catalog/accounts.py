@@ -4,7 +4,7 @@
     tokens     user | name | hash | expires_us
     revoked    id | expires_us
 
-A user's id is never reused, so that nothing left of a deleted user belongs to a new one. Permissions are bytes as
+A user's id is never reused, so that data left by a deleted user never belongs to a new user. Permissions are bytes as
 in wire.commands.permissions. A log that no server has opened has no users.
 """
 
@@ -26,7 +26,7 @@ class UserRecord:
     Args:
         id: From 1, which is root.
         password_hash: As broker.passwords makes it.
-        permissions: Its permissions; None grants only what every user has.
+        permissions: Its permissions; None grants only the rights of every user.
         generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
         scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
     """
@@ -43,7 +43,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A personal access token; its name is unique for the user, and None as expiry is never."""
+    """A personal access token; its name is unique for the user, and an expiry of None means never."""
 
     user_id: int
     name: str
@@ -73,7 +73,7 @@ def insert_user(
     created_us: int,
     scram: bytes | None = None,
 ) -> int:
-    """Add a user, whose name is free, and return its id: one more than the last one given."""
+    """Add a user, whose name is free, and return its id: one more than the last assigned id."""
     with catalog.transaction(()):
         catalog.change(
             "INSERT INTO users (name, password_hash, is_active, permissions, created_us, scram) VALUES (?, ?, ?, ?, ?, ?)",

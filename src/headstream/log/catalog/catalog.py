@@ -9,10 +9,10 @@
     commits      commit_records.py
     users, tokens, revoked   accounts.py
 
-`id` is what users see: the smallest free one, as in Iggy, so it is reused after a deletion. `number` names the
-directory and is never reused: files left of a deleted topic cannot turn up in a new one.
-A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an
-earlier one of its number. A group is created explicitly; its committed offsets are stored with the others.
+`id` is the number that users see: the smallest free id, as in Iggy, so it is reused after a deletion. `number` names the
+directory and is never reused: files left by a deleted topic cannot appear in a new topic.
+A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an earlier
+partition of its number. A group is created explicitly; its committed offsets are stored like all others.
 
 The one writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap
 query (data_version) whether their snapshot is current.
@@ -83,7 +83,7 @@ class Catalog:
         version = self._version()
         if version > VERSION:
             raise LogVersionError(
-                f"the catalog has version {version}, this Headstream reads {VERSION}",
+                f"the catalog has version {version}, but this Headstream reads {VERSION}",
                 where=self._where,
                 advice="Use the Headstream that wrote it, or a newer one",
             )
@@ -133,7 +133,7 @@ class Catalog:
         return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
-        """Return a snapshot with these topics as they are now (added, changed or deleted); the others unchanged."""
+        """Return a snapshot with these topics as they are now (added, changed or deleted); the other topics are unchanged."""
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()
@@ -141,7 +141,7 @@ class Catalog:
         return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})") if numbers else known
 
     def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
-        """Return streams with their topics and those selected by number, all of them by default."""
+        """Return streams with their topics and the selected partitions, by default all partitions."""
         version = self._version()  # a writer can have migrated it since this reader opened it
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
@@ -190,7 +190,7 @@ class Catalog:
 
     @contextmanager
     def transaction(self, touched: Collection[int] | None = None) -> Iterator[None]:
-        """Make all changes of the body, durably, or none of them.
+        """Make all changes of the body, durably, or no change.
 
         Args:
             touched: The numbers of the topics that are added, changed or deleted; the body can add to them. With them, a
@@ -218,7 +218,7 @@ class Catalog:
                 self.transactions += 1
 
     def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
-        """Add a stream and return its number; without an id it takes the smallest free one."""
+        """Add a stream and return its number; by default with the smallest free id."""
         id_ = id_ or self._free_id("SELECT id FROM streams ORDER BY id")
         cursor = self._connection.execute("INSERT INTO streams (id, name, created_us) VALUES (?, ?, ?)", (id_, name, created_us))
         return int(cursor.lastrowid or 0)
@@ -235,7 +235,7 @@ class Catalog:
         labels: TopicLabels = NO_LABELS,
         id_: int | None = None,
     ) -> int:
-        """Add a topic with its partitions and return its number; without an id it takes the smallest free one."""
+        """Add a topic with its partitions and return its number; by default with the smallest free id."""
         id_ = id_ or self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
         cursor = self._connection.execute(
             "INSERT INTO topics (stream, id, name, created_us, limits, fsync) VALUES (?, ?, ?, ?, ?, ?)",
@@ -294,7 +294,7 @@ class Catalog:
             self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), number))
 
     def insert_group(self, topic: int, name: str, id_: int | None = None) -> int:
-        """Add a group to a topic and return its id; without one it takes the smallest free one."""
+        """Add a group to a topic and return its id; by default the smallest free id."""
         id_ = id_ or self._free_id("SELECT id FROM groups WHERE topic = ? ORDER BY id", topic)
         self._connection.execute("INSERT INTO groups (topic, id, name) VALUES (?, ?, ?)", (topic, id_, name))
         return id_
@@ -316,8 +316,8 @@ class Catalog:
         with self._lock, translated(self._where):
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 
-    def look(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return what select() returns, committed data only: it waits for no transaction, as a poll should not."""
+    def select_committed(self, query: str, *parameters: Any, since: int) -> list[Any]:
+        """Return the result of select(), committed data only: it waits for no transaction, as a poll should not."""
         if self._looking is None:
             return self.select(query, *parameters, since=since)
         with self._looking_lock, translated(self._where):
@@ -325,18 +325,18 @@ class Catalog:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this object alone changes the database."""
+        """Whether only this object changes the database."""
         return self._is_alone
 
     def changes(self) -> int:
-        """Return a number that differs after each change, by another connection or this one."""
+        """Return a number that differs after each change, by another connection or this connection."""
         if self._is_alone:
             return self.transactions
         with self._lock, translated(self._where):
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
 
     def find_problems(self) -> list[str]:
-        """Return the faults that SQLite finds in the database, page by page and row by row; empty where it is sound."""
+        """Return the faults that SQLite finds in the database, page by page and row by row; empty if it is sound."""
         with self._lock, translated(self._where):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = [

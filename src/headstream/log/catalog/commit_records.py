@@ -1,7 +1,7 @@
 """The catalog's table of staged commits: the last epoch of each writer, an epoch that is being appended, and owners.
 
 commits    writer | epoch | state | manifest | places | reason | changed_us
-writers    name | owner | claimed_us         the server's user who first used a writer; none for processes without a server
+writers    name | owner | claimed_us         the server's user who first used a writer; empty for processes without a server
 
 pending    an intent: the manifest is being appended; `places` has the beginning of each partition's part
 done       the epoch and all before it are in the log, once
@@ -77,7 +77,7 @@ def find_owner(catalog: Catalog, writer: str) -> int | None:
 
 
 def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
-    """Make a user the owner of a writer, durably; return False if another than `before` claimed it or the user has `most`
+    """Make a user the owner of a writer, durably; return False if another than `before` owns it or the user has `most`
     writers."""
     with catalog.transaction(()):
         owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)

@@ -1,8 +1,8 @@
-"""Numbers for producers' ids, each given once.
+"""Numbers for producers' ids, each assigned once.
 
 They are reserved in blocks, up to the limit in a row of the catalog's own counters (sqlite_sequence); the rest of a
-crashed process's block is skipped. A block begins at the milliseconds since 1970 at least, so a log restored from an
-older copy does not repeat the numbers given after the copy was made.
+crashed process's block is skipped. A block begins at the milliseconds since 1970 at least, so a log restored from an older copy
+does not repeat numbers assigned after the copy was made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProducerNumbers:
         self._next = self._until = 0
 
     def take(self) -> int:
-        """Return a number that was never given."""
+        """Return a number that was never assigned."""
         with self._lock:
             if self._next == self._until:
                 self._reserve()

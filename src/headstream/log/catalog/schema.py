@@ -13,7 +13,7 @@
     10   users.scram                                                before: NULL
     11   topics.kafka_headers                                       before: none
 
-A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
+A writer migrates an older database when it opens it; until then readers use the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
 """
 

@@ -22,7 +22,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return unavailable messages of a partition in a range of offsets, pending ones included; a negative count is all."""
+    """Return unavailable messages of a partition in a range of offsets, including pending messages; a negative count: all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(
@@ -37,7 +37,7 @@ def find_states(
 def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:
     """Return the offset of the first message at or after an offset that has a state row, or None."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND offset >= ? ORDER BY offset LIMIT 1"
-    found = catalog.look(query, topic, partition, min(from_offset, _LAST), since=3)
+    found = catalog.select_committed(query, topic, partition, min(from_offset, _LAST), since=3)
     return int(found[0][0]) if found else None
 
 
@@ -46,14 +46,14 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
     among = ",".join("?" * len(states))
     where = f"WHERE topic = ? AND partition = ? AND offset >= ? AND state IN ({among})"
     query = f"SELECT offset FROM states {where} ORDER BY offset LIMIT 1"
-    found = catalog.look(query, topic, partition, min(from_offset, _LAST), *states, since=3)
+    found = catalog.select_committed(query, topic, partition, min(from_offset, _LAST), *states, since=3)
     return int(found[0][0]) if found else None
 
 
-def settled_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
-    """Return the offsets of the messages of a partition that are set aside, by offset; pending changes are left out."""
+def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
+    """Return the offsets of a partition's set-aside messages, ascending, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
-    return [offset for (offset,) in catalog.look(query, topic, partition, available, since=3)]
+    return [offset for (offset,) in catalog.select_committed(query, topic, partition, available, since=3)]
 
 
 def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
@@ -123,7 +123,7 @@ def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[S
 
 
 def _put_change(catalog: Catalog, reason: str, author: str) -> int:
-    """Store reason and author of a change, unless the last one has the same, and return its number."""
+    """Store reason and author of a change, unless the last change has the same, and return its number."""
     last = catalog.select("SELECT number, reason, author FROM state_changes ORDER BY number DESC LIMIT 1", since=7)
     if last and last[0][1:] == (reason, author):
         return int(last[0][0])
@@ -131,7 +131,7 @@ def _put_change(catalog: Catalog, reason: str, author: str) -> int:
     return int(catalog.select("SELECT max(number) FROM state_changes", since=7)[0][0])
 
 
-def settle_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
+def finish_pending_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
     """Record that messages have the recorded states; available messages need no row."""
     keys = [(topic, partition, offset) for offset in offsets]
     match = "topic = ? AND partition = ? AND offset = ?"

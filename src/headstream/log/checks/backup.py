@@ -1,22 +1,22 @@
 """Backup: a copy of a log, without a lock, while another process can be writing to it.
 
-    offsets                  of consumers: before the ends are read, so that none is beyond an end
+    offsets                  of consumers: before the ends are read, so that no offset is beyond an end
         ends, staged, catalog    repeated until no staged commit began or ended between ends and catalog, and the staged files of
                                  each pending commit are in the copy
         partition by partition   up to its end, segments oldest first: index, then .log, which has at least those bytes;
                                  in a compacted topic, up to its present end
-        states                   the present ones, to be written into the copied messages again
+        states                   the present states, to be written into the copied messages again
         marker                   last: without it the copy is not a log
 
-So a commit that is done in the catalog is in the messages, the copy's opening finishes one that was begun, and
-no message of later commits is copied, except in compacted topics: there a message appended after the end can be the only one
-left of its key, so everything appended before the last old segment was copied is included.
+So the messages contain every commit that is done in the catalog, opening the copy finishes a commit that was begun, and messages
+of later commits are not copied. Compacted topics are an exception: there a message appended after the end can be the only
+message left of its key, so all messages appended before the last old segment was copied are included.
 
-A partition that loses a segment meanwhile (retention, compaction) is copied again, and the whole log if a topic or
+A partition that loses a segment meanwhile (retention, compaction) is copied again; the entire log is copied again if a topic or
 partition is deleted or purged. The copy is opened once as a writer, which repairs the newest segments' ends as after a
 kill. Files are copied, never linked: states are changed in place.
 
-The copy gets its own identity unless the caller gives one: later appends to log and copy have the same offsets,
+The copy gets a new identity unless the caller gives one: later appends to log and copy have the same offsets,
 so a client that stores offsets of one (such as a Spark checkpoint) must not continue in the other.
 """
 
@@ -82,18 +82,18 @@ class Backup:
         self._buffer = memoryview(bytearray(_COPY_BYTES))
         marker = read_marker(root, files)
         if marker is None:
-            raise NotALogError("there is no log to copy", where=root, advice="Name the directory of a log")
+            raise NotALogError("there is no log to copy", where=root, advice="Specify the directory of a log")
         self._marker = marker
         if files.list_names(target):
-            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Name an empty one")
+            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Specify an empty directory")
         if f"{target}/".startswith(f"{root}/"):
-            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Name another directory")
+            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Specify another directory")
 
     def run(self, identity: str | None) -> int:
         """Make the copy, and return the bytes of messages in it.
 
         Args:
-            identity: The copy's UUID; None keeps that of the log.
+            identity: The copy's UUID; None keeps the identity of the log.
 
         Raises:
             StorageError: the system refused, or topics were removed faster than they can be copied.
@@ -197,7 +197,7 @@ class Backup:
         return commits, ends, partitions
 
     def _is_all_staged(self, path: str, commits: list[Any]) -> bool:
-        """Return whether the copied catalog has these commits, and the copy all staged files of the pending ones."""
+        """Return whether the copied catalog has these commits, and the copy has all staged files of the pending commits."""
         catalog = Catalog(path, is_writer=True)
         try:
             if catalog.select(_COMMITS, since=5) != commits:
@@ -249,7 +249,7 @@ class Backup:
         self._copy_directory(f"{relative}/{OFFSETS_NAME}")
 
     def _copy_directory(self, relative: str) -> None:
-        """Copy the files in a directory; those removed meanwhile are left out."""
+        """Copy the files in a directory, without files that were removed meanwhile."""
         self._files.make_directory(self._target + relative)
         for name in self._files.list_names(self._root + relative) or []:
             self._copy_file(f"{self._root}{relative}/{name}", f"{self._target}{relative}/{name}")
@@ -310,7 +310,7 @@ class Backup:
         return max(start_offsets(self._files.list_names(directory) or []), default=0)
 
     def _copy_segments(self, directory: str, target: str, end_offset: int) -> int:
-        """Copy segments up to an offset, including new ones, and return their bytes of messages."""
+        """Copy segments up to an offset, including new segments, and return their bytes of messages."""
         sizes: dict[int, int] = {}
         while True:
             names = self._files.list_names(directory)
@@ -333,7 +333,7 @@ class Backup:
     def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> tuple[int, int]:
         """Copy a segment, and return its bytes of messages and the offset that the copy has to reach.
 
-        A segment that was rewritten is copied whole: the next one, which its seal names, has to be in the copy.
+        A rewritten segment is copied completely: the next segment, which its seal names, must be in the copy.
         """
         index_path = segment_path(target, base, INDEX_SUFFIX)
         if self._copy_file(segment_path(directory, base, INDEX_SUFFIX), index_path) is None:
@@ -361,7 +361,7 @@ class Backup:
         return size_bytes, 0
 
     def _repair(self) -> None:
-        """Open the copy as a writer: it finishes pending commits, and cuts off what was not acknowledged."""
+        """Open the copy as a writer: it finishes pending commits, and cuts off unacknowledged data."""
         log = Log(self._target, self._files, is_memory=False, segment_bytes=DEFAULT_SEGMENT_BYTES)
         try:
             log.start_writing(self._marker.identity, self._marker.created_us, briefly=True)
@@ -373,5 +373,5 @@ class Backup:
 
 
 def _are_the_same(before: _Partitions, after: _Partitions) -> bool:
-    """Return whether no partition of the topics in both was deleted or recreated; others can differ."""
+    """Return whether no partition of the topics in both was deleted or recreated; topics in only one of them are ignored."""
     return all(after.get(number, made)[: len(made)] == made for number, made in before.items())

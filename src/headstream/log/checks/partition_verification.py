@@ -1,13 +1,13 @@
 """One partition's files, checked against each other; damage is located to the send.
 
-index head       its check, version, base offset
-    index entries    each one's check; each begins where the one before it ends, in bytes and in offsets; times never decrease
+index head its check, version, base offset index entries the check of each; each begins where the previous entry ends, in bytes
+    and in offsets; times never decrease
     compacted        the same, but offsets can be missing between entries and after the last one
-    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state a known one
-    segments         each begins where the one before it ends
+    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state known segments
+    each begins where the previous segment ends
 
-Only committed bytes are checked, so a writer can continue: a file's size is read before its index, and bytes after
-the last whole entry are at most one unacknowledged send.
+Only committed bytes are checked, so a writer can continue: a file's size is read before its index, and bytes after the last
+complete entry are at most one unacknowledged send.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headstream.log.segments.layout import (
     segment_path,
 )
 from headstream.log.segments.summaries import is_whole_summary, read_content
-from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
+from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFinding
 
 _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|start|summary(?:\.new)?))")
 
@@ -37,7 +37,7 @@ _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\
 def verify_partition(
     directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[LogFinding]:
-    """Yield the faults of a partition's segments; `on_bytes` gets the bytes of messages checked since the last call."""
+    """Yield the faults of a partition's segments; `on_bytes` gets the number of bytes checked since the last call."""
     names = files.list_names(directory)
     if names is None:
         return
@@ -74,7 +74,7 @@ def _superfluous_logs(directory: str, base: int, named: int | None, names: list[
 def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
     for name in sorted(names):
         path = f"{directory}/{name}"
-        if SET_ASIDE in name or ".log.rest-" in name:
+        if QUARANTINE_MARK in name or ".log.rest-" in name:
             yield LogFinding(
                 FindingKind.FILE_SET_ASIDE,
                 path,

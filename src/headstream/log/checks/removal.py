@@ -1,7 +1,7 @@
-"""Removing a log: the files that a log and its server have created, and nothing else.
+"""Removing a log: deletes only the files that a log and its server have created.
 
-The marker is removed first and the catalog next: a crash leaves no log, and the removal can be repeated. The
-writer's lock is held throughout, and its file stays: deleting it would let two processes lock two files of one name.
+The marker is removed first and the catalog next: a crash leaves no log, and the removal can be repeated. The writer's lock is
+held throughout, and its file is kept: deleting it would let two processes lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
     """Remove the log in a directory, and return the names removed from it; the directory stays.
 
     Args:
-        root: The directory; it may be missing or empty.
-        beside: Names of directories that a server of the log has created; they are removed too.
+        root: The directory; it can be missing or empty.
+        beside: Names of directories that a server of the log has created; they are also removed.
 
     Raises:
-        NotALogError: the directory holds other files; nothing is removed.
+        NotALogError: the directory contains other files; no file is removed.
         CorruptLogError: its marker cannot be read, so its content is unknown.
         LogLockedError: another process writes to it.
-        LegalHoldError: a topic is under legal hold; nothing is removed.
+        LegalHoldError: a topic is under legal hold; no message is removed.
     """
     if not files.list_names(root):
         return []
@@ -90,4 +90,4 @@ def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
         if MARKER_NAME in names:
             read_marker(root, files)
         return names
-    raise NotALogError(f"{what}: nothing was removed", where=root, advice="Name the directory of a log, or remove by hand")
+    raise NotALogError(f"{what}: nothing was removed", where=root, advice="Specify the directory of a log, or delete the files")

@@ -5,8 +5,8 @@ an index that is missing, short, damaged or wrong    rebuilt, where the messages
     a partition's missing directory                      created, empty, only where the loss is accepted
     a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
 
-A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps whole entries,
-also of damaged sends, so that no repair hides damage.
+A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps complete entries, even of damaged
+sends, so that no repair hides damage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headstream.errors import CorruptLogError
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.verification import PartitionDirectory, Verification
 from headstream.log.directory.lock import WriterLock
-from headstream.log.partition.index_rebuild import Action, IndexRebuild, free_aside_name
+from headstream.log.partition.index_rebuild import Action, IndexRebuild, free_quarantine_path
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.partition.recovery import begin_segment, recover
 from headstream.log.partition.segment_removal import open_index
@@ -74,7 +74,7 @@ def repair_partition(directory: str, files: Files, committed: int = 0) -> list[A
     actions: list[Action] = []
     buffers = BufferPool()
     findings = list(verify_partition(directory, files, buffers))
-    actions += [_set_file_aside(finding.path, files) for finding in findings if finding.kind is FindingKind.FILE_UNKNOWN]
+    actions += [_quarantine_file(finding.path, files) for finding in findings if finding.kind is FindingKind.FILE_UNKNOWN]
     damaged = {finding.path for finding in findings if finding.kind in _INDEX_KINDS}
     names = files.list_names(directory) or []
     generations: dict[int, list[int]] = {}
@@ -137,7 +137,7 @@ def _sizes(directory: str, files: Files) -> dict[str, int]:
     return sizes
 
 
-def _set_file_aside(path: str, files: Files) -> Action:
-    target = free_aside_name(path, files)
+def _quarantine_file(path: str, files: Files) -> Action:
+    target = free_quarantine_path(path, files)
     files.rename(path, target)
     return Action(path, f"set aside as {target.rpartition('/')[2]}: it is not part of a log")

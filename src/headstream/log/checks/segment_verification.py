@@ -83,7 +83,7 @@ _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was
 
 
 class SegmentCheck:
-    """The check of one segment; its generation is that of the .log that the index names, None if there is no readable index."""
+    """The check of one segment; its generation is the index's, None if there is no readable index."""
 
     def __init__(
         self,
@@ -352,7 +352,7 @@ class SegmentCheck:
             yield self._rest(data, data_bytes)
 
     def _rest(self, data: ReadFile, data_bytes: int) -> LogFinding:
-        """Return the finding for the bytes after the last entry: left by one unfinished send, or more."""
+        """Return the finding for the bytes after the last entry, which one or more unfinished sends left."""
         span = self._position, data_bytes
         rest = self._buffers.take(min(data_bytes - self._position, _TAIL_BYTES))
         rest = rest[: data.read_into(rest, self._position)]
@@ -401,7 +401,7 @@ def _row_end(rows: memoryview, number: int) -> int:
 
 
 def _bad_payloads(stored: memoryview) -> list[int]:
-    """Return the offsets of whole stored messages whose payload does not match its CRC-32."""
+    """Return the offsets of complete stored messages whose payload does not match its CRC-32."""
     bad, at, size = [], 0, len(stored)
     unpack = _LENGTH.unpack_from
     while at < size:

@@ -1,7 +1,7 @@
-"""A whole log, checked: marker, catalog, directories, every index entry, every send, every payload.
+"""Checks an entire log: marker, catalog, directories, every index entry, every send, every payload.
 
 It takes no lock and writes nothing, so it can run during writes and reads; repair.py makes changes.
-Findings are yielded as they are found; an undamaged log yields none with is_damage.
+Findings are yielded as they are found; an undamaged log yields no finding with is_damage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headstream.log.segments.layout import (
     topic_directory,
 )
 from headstream.log.system.files import Files
-from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
+from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFinding
 
 _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
 """Raised by a catalog that is sound for SQLite but has invalid names or numbers."""
@@ -63,7 +63,7 @@ class Verification:
             self._marker_error = error
         if self._marker is None and self._marker_error is None:
             raise NotALogError(
-                "there is no log", where=root, advice="Name the directory that holds headstream.json, or its file:// URL"
+                "there is no log", where=root, advice="Specify the directory that holds headstream.json, or its file:// URL"
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
@@ -99,7 +99,7 @@ class Verification:
             catalog.close()
 
     def size_bytes(self) -> int:
-        """Return about how many bytes of messages there are to check."""
+        """Return the approximate number of bytes of messages to check."""
         total = 0
         for partition in self.partitions():
             for base, generation in log_offsets(self._files.list_names(partition.directory) or []):
@@ -215,7 +215,7 @@ class Verification:
         for stream in sorted(_list_directories(self._files, streams)):
             for topic in sorted(_list_directories(self._files, f"{streams}/{stream}")):
                 path = f"{streams}/{stream}/{topic}"
-                if SET_ASIDE in topic:
+                if QUARANTINE_MARK in topic:
                     what = "a topic's directory that was set aside when the log was opened: it was not in the catalog"
                     yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when it is not needed", is_damage=False)
                 elif path not in known:

@@ -1,1 +1,1 @@
-"""The directory of a log: its marker, its writer's lock, and notification of what is appended."""
+"""The directory of a log: its marker, its writer's lock, and notification of appends."""

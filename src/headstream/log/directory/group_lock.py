@@ -1,4 +1,4 @@
-"""GroupLock: which process reads for a consumer group. One process holds it; the others wait.
+"""GroupLock: which process reads for a consumer group. One process holds it; other processes wait.
 
 ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock holds the process id of the
 holder, who removes the file when it releases the lock: names of groups are the clients' choice, and each file takes a block
@@ -24,7 +24,7 @@ class GroupLock(FileLock):
     """The lock of one group, held from try_acquire() to release(); the directory of its file is created if missing."""
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if no other process holds it, and return whether this process holds it now."""
+        """Acquire the lock if no other process holds it, and return whether this process now holds it."""
         if self.is_held:
             return True
         for _ in range(_ATTEMPTS):

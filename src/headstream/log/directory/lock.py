@@ -1,7 +1,7 @@
 """WriterLock: the lock of a directory's one writer.
 
 The lock is FileLock's. The file has the writer's process id, for the error of a refused process; a short holder (such as
-one that only appends a commit) adds `briefly`, and others wait for its release. A forked child is not the writer.
+one that only appends a commit) adds `briefly`, and other processes wait for its release. A forked child is not the writer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headstream.log.system.file_lock import FileLock
 
 _BRIEF_WAIT_S: Final = 10.0
 """Wait for the release by a short holder, seconds."""
-_BRIEF_LOOK_S: Final = 0.002
+_BRIEF_CHECK_S: Final = 0.002
 
 
 class WriterLock(FileLock):
@@ -47,7 +47,7 @@ class WriterLock(FileLock):
                 text = os.pread(descriptor, 64, 0)
                 if note or not text.strip().endswith(b"briefly") or time.monotonic() > until:
                     raise self._refusal(text) from None
-                time.sleep(_BRIEF_LOOK_S)
+                time.sleep(_BRIEF_CHECK_S)
             except OSError as error:
                 raise storage_error(error, "take the writer's lock", self._path) from error
             else:

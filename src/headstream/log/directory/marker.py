@@ -3,8 +3,8 @@
     {"format": 1, "identity": "3b1f...", "created_us": 1690000000000000}
 
     missing or empty directory           no log yet: the first write creates it
-        other files in it, and no marker     NotALogError: a directory of other files is not written to
-    a greater format                     LogVersionError
+        other files in it, and no marker     NotALogError: nothing is written to a directory of other files a greater
+    format                     LogVersionError
 
 The marker is written last when a log is created, so a log with a marker is complete.
 """
@@ -27,7 +27,7 @@ _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Content of the marker; the identity is a UUID, another one after a log is deleted and recreated."""
+    """Content of the marker; the identity is a UUID, which changes when a log is deleted and recreated."""
 
     format: int
     identity: str
@@ -35,7 +35,7 @@ class Marker:
 
 
 def read_marker(root: str, files: Files) -> Marker | None:
-    """Return the marker of a log, or None where there is no log yet.
+    """Return the marker of a log, or None if there is no log yet.
 
     Raises:
         NotALogError: the directory holds other files.
@@ -51,13 +51,13 @@ def read_marker(root: str, files: Files) -> Marker | None:
             raise NotALogError(
                 f"the directory is not a log: it holds {strange[0]!r} and no {MARKER_NAME}",
                 where=root,
-                advice="Name a directory that is missing, empty or a log",
+                advice="Specify a directory that is missing, empty or a log",
             )
         return None
     marker = _decode(_read_whole(f"{root}/{MARKER_NAME}", files), f"{root}/{MARKER_NAME}")
     if marker.format > FORMAT_VERSION:
         raise LogVersionError(
-            f"the log has format {marker.format}, this Headstream reads {FORMAT_VERSION}",
+            f"the log has format {marker.format}, but this Headstream reads {FORMAT_VERSION}",
             where=root,
             advice="Use the Headstream that wrote it, or a newer one",
         )

@@ -26,7 +26,7 @@ class Notifiable(Protocol):
     """Receives notifications of changed directories."""
 
     def notify(self, directory: str) -> None:
-        """Note that a directory possibly has something new; called on any thread, must return quickly."""
+        """Record that a directory can have new data; called on any thread, must return quickly."""
 
 
 class Waiter:

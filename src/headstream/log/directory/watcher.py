@@ -2,11 +2,11 @@
 
     the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.notify(directory)
 
-A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that
-is behind, and so never waits, costs neither the writer nor this process anything.
+A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that is behind,
+and therefore never waits, costs the writer and this process nothing.
 
 Without inotify (another system, this user's limit reached, more directories than are watched), watch()
-returns False, and the caller polls the files. On a network file system inotify reports nothing and no error, so
+returns False, and the caller polls the files. On a network file system inotify reports neither events nor errors, so
 every waiter polls occasionally regardless of watch()'s result.
 """
 

@@ -45,7 +45,7 @@ def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPo
 
 
 def _follow(entry: IndexEntry, end: tuple[int, int], index: IndexReader) -> tuple[int, int]:
-    """Return byte position and offset after an entry that begins where the one before it ends."""
+    """Return byte position and offset after an entry that begins where the previous entry ends."""
     is_next = entry.first_offset > end[1] if index.is_compacted else False
     if entry.byte_position != end[0] or not (entry.first_offset == end[1] or is_next):
         raise CorruptLogError(
@@ -79,6 +79,6 @@ def _read(data: ReadFile, path: str, entries: list[IndexEntry], buffers: BufferP
             raise CorruptLogError(
                 f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
                 where=f"{path}, byte {entry.byte_position}",
-                advice="Run headstream verify, and restore what it names from a copy",
+                advice="Run headstream verify, and restore the files that it names from a copy",
             )
     return chunk

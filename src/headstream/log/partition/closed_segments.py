@@ -1,4 +1,4 @@
-"""Closed segments: lists them, proves them whole, and removes leftovers of an interrupted compaction.
+"""Closed segments: lists them, proves them complete, and removes leftovers of an interrupted compaction.
 
     <base>.index-new                       not yet renamed to .index: its .log is not needed
         <base>-<n>.log                         not the one that the index names: not needed yet, or no longer
@@ -6,7 +6,7 @@
         one overlaps
 
 compaction_pass.py has the order in which these are created. Each is removed only if the segment whose index names the
-messages is proven to have all of them: if it was damaged since, the seemingly superfluous file can be the last copy.
+messages is proven to have all of them: if it has since been damaged, the seemingly superfluous file can be the last copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Closed(NamedTuple):
         is_compacted: Whether a compaction has seen its keys.
         messages_count: Its messages, at most.
         first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
-        fault: Why it is not proven whole by index, sizes and neighbours; "" if it is.
+        fault: Why it is not proven complete by index, sizes and neighbours; "" if it is.
     """
 
     base_offset: int
@@ -83,7 +83,7 @@ def _overlaps(index: IndexReader, next_base: int) -> bool:
 
 
 def _data_bytes(directory: str, index: IndexReader, files: Files) -> int:
-    """Return the size of the .log that an index names, -1 where it is missing."""
+    """Return the size of the .log that an index names, -1 if it is missing."""
     data = files.open_read(segment_path(directory, index.base_offset, log_suffix(index.generation)))
     if data is None:
         return -1

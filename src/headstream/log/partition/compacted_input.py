@@ -14,5 +14,5 @@ def check_keys(sent: BytesLike, where: str) -> None:
         raise LimitError(
             f"message {number} of the batch has no key, and the topic retains the last message of each key",
             where=where,
-            advice="Give every message a key, or disable the compaction: headstream topic update TOPIC --compaction none",
+            advice="Set a key for every message, or disable the compaction: headstream topic update TOPIC --compaction none",
         )

@@ -2,8 +2,8 @@
 
     send -> checked -> repeats dropped -> stamped -> written -> the new ids noted
 
-The remembered ids belong to the newest messages on the disk, generated or sent. So no other file is needed,
-and a process that takes over reads them back at its first append, from the newest
+The remembered ids belong to the newest messages on the disk, generated or sent. So no other file is needed, and the next writer
+process reads them at its first append, from the newest
 messages. The bytes read are bounded, and so is the time.
 """
 
@@ -40,7 +40,7 @@ class RecentIds:
                 note_ids(chunk, self._window)
 
     def drop_repeats(self, sent: BytesLike) -> bytearray | None:
-        """Return a sent batch without the repeated messages, or None if all are new; remembers nothing."""
+        """Return a sent batch without the repeated messages, or None if all are new; stores no id."""
         return drop_repeats(sent, self._window)
 
     def note(self, stored: BytesLike) -> None:
@@ -75,7 +75,7 @@ class Repeats:
         return sent if new is None else new
 
     def note(self, stored: BytesLike) -> None:
-        """Remember the ids of messages that have been written; see RecentIds.note()."""
+        """Store the ids of messages that have been written; see RecentIds.note()."""
         if self._recent is not None:
             self._recent.note(stored)
 

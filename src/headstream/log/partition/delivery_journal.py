@@ -10,20 +10,20 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
                | first_error text8 | last_error text8 | reason text8 | topic text32 | partition u32 | end u64
              4 | token u64 | begun_us u64 | lease_us u64 | worker text8 | ranges | ranges     leased; settled before
-             5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry says otherwise
+             5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry follows
              6 | token u64 | offset u64 | until_us u64            its lease ends later
              7 | from u64 | until u64                             deferred
              8 | from u64 | until u64                             their first lease has ended
              9 | token u64 | from u64 | until u64                 their lease has ended
              10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
-             11 | as 10                                           given up: where its copy is
+             11 | as 10 failed finally: where its copy is
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
-Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, but no longer written. A change appends one record,
-by one small write. What follows the last whole record is an interrupted write, and is overwritten. A file that has grown is
-replaced by one with a single record. Without unfinished messages there is no file. The group's lock makes one process its
-writer; a process that finds the file longer or shorter than it left it reads it again.
+Version 1 had the entries 1 to 3, version 2 the entries 1 to 9; entry 3 is read, but no longer written. A change appends one
+record, by one small write. Bytes after the last complete record are an interrupted write, and are overwritten. A file that has
+grown is replaced by a file with a single record. Without unfinished messages there is no file. The group's lock makes one process
+its writer; a process that finds the file longer or shorter than it left it reads it again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _REWRITE_BYTES: Final = 256 << 10
 class Touched:
     """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
 
-    `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
+    `settled` and `ended` have a token and a range: messages that a worker settled, and messages whose lease has expired.
     `expired` are ranges whose first lease has ended, `extended` a token and a message with its own end.
     """
 
@@ -97,7 +97,7 @@ class DeliveryJournal:
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
-        """Return the state, read again if another process changed the file; a writer removes what a rewind made obsolete."""
+        """Return the state, read again if another process changed the file; a writer removes parts made obsolete by a rewind."""
         file = self._files.open_read(self._path)
         if file is None:
             if self._end != 0:
@@ -113,7 +113,7 @@ class DeliveryJournal:
             finally:
                 file.close()
         offset, committed_us = committed or (0, 0)
-        if self.state.settle_base(offset, committed_us):
+        if self.state.apply_committed(offset, committed_us):
             if is_writer:
                 self.forget()
             else:
@@ -121,7 +121,7 @@ class DeliveryJournal:
         return self.state
 
     def forget(self) -> None:
-        """Remove the file: the committed offset says everything."""
+        """Remove the file: the committed offset describes the state completely."""
         self._files.remove(self._path)
         self._end = 0
 
@@ -146,7 +146,7 @@ class DeliveryJournal:
         self._end = at
 
     def store(self, touched: Touched, committed: int, now_us: int, *, durably: bool = False) -> None:
-        """Append what a change touched; after a StorageError the next load() reads what is stored."""
+        """Append the entries that a change touched; after a StorageError the next load() reads the stored state."""
         try:
             self._store(touched, committed, now_us, durably=durably)
         except BaseException:
@@ -189,7 +189,7 @@ def owner_digest(owner: OffsetOwner) -> str:
 
 
 def read_owner(path: str, files: Files) -> str | None:
-    """Return the group whose journal a file is; None if it is gone, or another file."""
+    """Return the group whose journal a file is; None if it is missing, or is another file."""
     file = files.open_read(path)
     if file is None:
         return None
@@ -332,7 +332,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
         elif kind == _GIVEN_UP:
             state.give_up(_pull(reader, kind))
         elif kind == _LEASED:
-            state.lend(_pull_lease(reader))
+            state.grant(_pull_lease(reader))
         elif kind in _WITH_TOKEN:
             _apply_of_lease(state, kind, *(reader.pull_u64("a number of a lease") for _ in range(3)))
         elif kind in _OF_RANGES:

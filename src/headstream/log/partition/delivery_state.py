@@ -1,7 +1,7 @@
 """DeliveryState: the unfinished messages of a group in one partition, and how steps change them. Pure; time is an argument.
 
 A message before `begun_until` is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
-`failing` alone. A leased or deferred message that has failed before is in `failing` too.
+`failing` alone. A leased or deferred message that has failed before is also in `failing`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Lease:
         begun_us: When, microseconds since 1970 UTC.
         offsets: The messages that are still leased.
         settled: The messages that the worker has settled: a repeated request changes nothing.
-        extended: Message -> its own end, microseconds since 1970 UTC.
+        extended: Message -> end of its extended lease, microseconds since 1970 UTC.
     """
 
     token: int
@@ -60,15 +60,15 @@ class DeliveryState:
     """The unfinished messages of one group in one partition.
 
     Attributes:
-        base: The committed offset when the state was stored last. A smaller one that was committed later is a rewind; one that
-            was committed earlier is what a power cut left, and changes nothing.
+        base: The committed offset when the state was stored last. A smaller offset that was committed later is a rewind; a
+            smaller offset that was committed earlier is left from a power cut, and changes nothing.
         begun_until: One past the last message that was begun.
-        poisoned_count: How many messages went into the dead letter.
+        poisoned_count: How many messages were dead-lettered.
         given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
-        deferred: Messages that are leased only when they are asked for by offset.
+        deferred: Messages that are leased only on request by offset.
         leased: The messages of all leases.
-        leases: The leases by token, in the order of their begin; the newest ones also when they have ended.
+        leases: The leases by token, in the order of their begin, including the newest ended leases.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class DeliveryState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the committed offset says everything."""
+        """Whether the committed offset describes the state completely."""
         return not (self.failing or self.leases or self.given_up) and not any(map(len, self._waiting))
 
     @property
@@ -95,8 +95,8 @@ class DeliveryState:
         """The number of ranges that the state consists of."""
         return sum(map(len, self._waiting)) + len(self.leased)
 
-    def settle_base(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: what is before it is done; return whether it was set back, which begins again."""
+    def apply_committed(self, committed: int, committed_us: int) -> bool:
+        """Apply the committed offset: messages before it are done; return whether it was set back (the group restarts)."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
@@ -106,7 +106,7 @@ class DeliveryState:
         return is_rewound
 
     def begin(self, offset: int) -> None:
-        """Forget everything: the group begins at an offset."""
+        """Forget all messages: the group begins at an offset."""
         stored_us, count = self.stored_us, self.poisoned_count
         self.__init__()  # type: ignore[misc]
         self.base = self.begun_until = offset
@@ -171,12 +171,12 @@ class DeliveryState:
         self.failing[offset] = changed
 
     def give_up(self, each: Delivery) -> None:
-        """Keep the history of a message that is in the dead letter; a repeated one changes nothing."""
+        """Store the history of a dead-lettered message; repeating this has no effect."""
         if all(known.offset != each.offset for known in self.given_up):
             self.given_up.append(each)
 
     def wait(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages wait; those that fail stay as they are."""
+        """Record that messages wait; failing messages are unchanged."""
         self.pending.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
             self.pending.remove(offset, offset + 1)
@@ -200,8 +200,8 @@ class DeliveryState:
 
     # -- leases ---------------------------------------------------------------------------------------------------
 
-    def lend(self, lease: Lease) -> None:
-        """Record a lease; its messages that failed before stay so."""
+    def grant(self, lease: Lease) -> None:
+        """Record a lease; its messages that failed before keep their failures."""
         for from_offset, until_offset in lease.offsets:
             for ranges in self._waiting:
                 ranges.remove(from_offset, until_offset)
@@ -209,13 +209,13 @@ class DeliveryState:
         self.leases[lease.token] = lease
 
     def finish_leased(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that leased messages are done, as their worker says."""
+        """Record that leased messages are done, as their worker reports."""
         self._give_back(token, from_offset, until_offset)
         self.leases[token].settled.add(from_offset, until_offset)
         self.finish(from_offset, until_offset)
 
     def expire(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that the lease of messages has ended; those that failed before only are no longer leased."""
+        """Record that the lease of messages has ended; messages that failed before keep their failures."""
         self._give_back(token, from_offset, until_offset)
         self.expired.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
@@ -237,7 +237,7 @@ class DeliveryState:
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:
-        """Return the state as a value, for a consumer that does not lease: to it, what is leased or deferred waits."""
+        """Return the state as a value, for a consumer that does not lease: it treats leased and deferred messages as waiting."""
         failing = tuple(self.failing[offset] for offset in sorted(self.failing))
         pending = self.pending
         if len(self.expired) or len(self.deferred) or len(self.leased):
@@ -267,6 +267,6 @@ def record_failure(
 
 
 def retried(each: Delivery, worker: str) -> Transition:
-    """Return the transition of a message that has failed, and is tried again."""
+    """Return the transition of a message that has failed and is retried."""
     place = each.offset, each.offset + 1
     return Transition(TransitionKind.RETRIED, *place, worker, each.failures, each.delay_us, "", each.last_error)

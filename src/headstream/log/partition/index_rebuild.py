@@ -1,6 +1,6 @@
-"""Rebuilds one segment's index, from the whole entries of the present one, and from the messages where they prove the rest.
+"""Rebuilds one segment's index from the complete entries of the present index, and from messages that prove the missing entries.
 
-Proof is: whole messages without a gap from one whole entry to the next, each with the following offset and a payload
+Proof is: complete messages without a gap from one complete entry to the next, each with the following offset and a payload
 that matches its CRC-32, ending where the next segment begins; in a compacted segment, a higher offset, and an
 end before the next segment. The present index is set aside, not deleted.
 """
@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.results import Sends
 from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.core.codec.batch.stored.sends import make_rows
@@ -30,7 +31,7 @@ from headstream.log.segments.layout import (
     segment_path,
 )
 from headstream.log.system.files import Files
-from headstream.log.system.findings import SET_ASIDE
+from headstream.log.system.findings import QUARANTINE_MARK
 
 _NO_STATE: Final = 256
 _AT_ONCE: Final = 8 << 20
@@ -45,9 +46,9 @@ class Action:
     what: str
 
 
-def free_aside_name(path: str, files: Files) -> str:
-    """Return a free name for a file that is set aside."""
-    stem = f"{path}{SET_ASIDE}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+def free_quarantine_path(path: str, files: Files) -> str:
+    """Return an unused name for a file that is set aside."""
+    stem = f"{path}{QUARANTINE_MARK}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     number, target = 1, stem
     while files.exists(target):
         number += 1
@@ -61,7 +62,7 @@ class _UnprovenError(Exception):
 
 @dataclass(slots=True)
 class _Proven:
-    """Proven entries as stored, the byte position after the last one, and the next offset."""
+    """Proven entries as stored, the byte position after the last entry, and the next offset."""
 
     rows: list[bytes]
     position: int
@@ -73,7 +74,7 @@ class _Proven:
 
 
 class IndexRebuild:
-    """Rebuilds one segment's index from its whole entries and from the messages; a generation above 0 is compacted."""
+    """Rebuilds one segment's index from its complete entries and from the messages; a generation above 0 is compacted."""
 
     def __init__(self, directory: str, base: int, next_base: int | None, files: Files, generation: int = 0) -> None:
         self._directory = directory
@@ -110,10 +111,10 @@ class IndexRebuild:
             data.close()
 
     def _seal(self, before: bytes, proven: _Proven) -> Seal | None:
-        """Return the seal, if the offset up to which the segment went is known.
+        """Return the seal, if the end offset of the segment is known.
 
-        Messages up to the next segment's first offset are the proof. Where a compaction removed the last ones, only the present
-        seal has the end: a seal at the next segment would declare a segment that is missing between them to be merged.
+        Messages up to the next segment's first offset are the proof. Where a compaction removed the last messages, only the
+        present seal has the end: a seal up to the next segment would hide a segment that is missing between them.
         """
         if not self._generation:
             return None if self._next_base is None else Seal(proven.position, self._next_base)
@@ -130,17 +131,17 @@ class IndexRebuild:
             return []
         data.read_into(rest, end)
         path = self._data_path
-        target = free_aside_name(path, self._files)
+        target = free_quarantine_path(path, self._files)
         self._files.replace(target, bytes(rest))
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
-        """Replace the index; from `open_from` on (None for no offset) no message proves whether the segment went on."""
+        """Replace the index; from `open_from` on (None for no offset) no message proves whether the segment continued."""
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
         what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
         if self._files.exists(self._path):
-            target = free_aside_name(self._path, self._files)
+            target = free_quarantine_path(self._path, self._files)
             self._files.rename(self._path, target)
             what += f"; the old one is set aside as {target.rpartition('/')[2]}"
         if open_from is not None:
@@ -163,7 +164,7 @@ class IndexRebuild:
         return bytes(rows[:got])
 
     def _prove_all(self, data: ReadFile, before: bytes) -> _Proven:
-        """Return the whole entries, in order, and between them those that the messages prove."""
+        """Return the complete entries, in order, and between them the entries that the messages prove."""
         proven = _Proven([], 0, self._base)
         for at in range(INDEX_HEADER_BYTES, len(before) - INDEX_ENTRY_BYTES + 1, INDEX_ENTRY_BYTES):
             row = before[at : at + INDEX_ENTRY_BYTES]
@@ -179,7 +180,7 @@ class IndexRebuild:
         return proven
 
     def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
-        """Add entries for a stretch that has none, one for the messages of each time, if they are proven."""
+        """Add entries for a stretch without entries, one for the messages of each time, if they are proven."""
         if self._generation:
             self._prove_compacted(data, proven, end)
             return
@@ -239,9 +240,10 @@ class IndexRebuild:
 
 
 def _belongs(rest: memoryview, made: Sends) -> bool:
-    """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
+    """Return whether the given bytes begin like the next message of the last found send."""
     if not made.rows:
         return False
-    offset, time = made.until_offset.to_bytes(8, "little"), made.rows[-16:-8]
-    head = bytes(rest[:17])
-    return offset.startswith(head[:8]) and time.startswith(head[9:])
+    offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]
+    time_us = entry[layout.ENTRY_TIMESTAMP : layout.ENTRY_CHECKSUM]
+    head = bytes(rest[: layout.ID])
+    return offset.startswith(head[: layout.STATE]) and time_us.startswith(head[layout.TIMESTAMP :])

@@ -1,10 +1,10 @@
 """LeaseTable: grants leases of one group in one partition, ends them, applies steps of workers. Pure; times are arguments.
 
-now_us      microseconds since 1970 UTC: what is stored, and what people read
-steady_us   microseconds of a clock that never jumps: what ends leases and delays while the process runs
+now_us      microseconds since 1970 UTC: stored, and shown to users steady_us microseconds of a clock that never jumps: ends
+leases and delays while the process runs A lease read from a file has a stored end; it then lasts for the remaining time, and
 
-What a process reads from a file has a stored end; from then on it lasts as long as was left, and never longer than it was given.
-A message whose lease ended is leased alone the next time: if it killed its worker, it does not take others with it again.
+never longer than its full time.
+A message whose lease ended is leased alone the next time: if it kills its worker again, no other message is affected.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 class LeaseOutcome:
     """Effects of a change, for the journal, the counters and the audit rows.
 
-    `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
-    `extended` has a token and a message with its own end, `poisoned` the messages to copy into the dead letter.
+    `settled` and `ended` have a token and a range: messages that a worker settled, and messages whose lease has expired.
+    `extended` has a token and a message with an extended end, `poisoned` the messages to dead-letter.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an open message, after earlier messages of its key, and return whether it waits for none of them."""
+        """Add an unfinished message, after earlier messages of its key; return whether it waits for no other message."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -83,7 +83,7 @@ class LeaseKeys:
         return True
 
     def finish(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages are done or deferred: the next one of each key no longer waits."""
+        """Record that messages are done or deferred: the next message of each key no longer waits."""
         if until_offset - from_offset > len(self._keys):
             offsets = sorted(offset for offset in self._keys if from_offset <= offset < until_offset)
         else:
@@ -134,7 +134,7 @@ class LeaseTable:
 
     Attributes:
         keys: The open messages by key, or None if the order does not matter.
-        interrupted: Messages that go into the dead letter, and are not there yet.
+        interrupted: Messages to be dead-lettered whose copies are not stored yet.
     """
 
     def __init__(self, state: DeliveryState, now_us: int, steady_us: int) -> None:
@@ -206,16 +206,16 @@ class LeaseTable:
 
     @property
     def can_begin(self) -> bool:
-        """Whether messages that were never leased can be: otherwise too much is unfinished."""
+        """Whether new messages can be leased; otherwise too many are unfinished."""
         return len(self.state.failing) < MAX_FAILING // 2 and self.state.ranges_count < MAX_PENDING_RANGES // 2
 
     def grant(
         self, count: int, lease: Lease, *, attempts: int | None, end: int, steady_us: int, now_us: int
     ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
-        """Lease messages: one that failed before, alone, or else those that wait and those behind `begun_until`.
+        """Lease messages: a message that failed before, alone; otherwise waiting messages and messages from `begun_until` on.
 
         Args:
-            attempts: After how many attempts a message is given up; None sets no limit.
+            attempts: Number of attempts after which a message fails finally; None sets no limit.
             end: The end of the partition; with keys, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state
@@ -228,7 +228,7 @@ class LeaseTable:
         else:
             self._take_new(count, lease.offsets, end)
         if len(lease.offsets):
-            self._lend(lease, steady_us)
+            self._grant(lease, steady_us)
             self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
 
@@ -243,7 +243,7 @@ class LeaseTable:
             else:
                 outcome.refused.append(LeaseRefusal(offset, offset + 1, self.describe(offset)))
         if len(lease.offsets) and not outcome.refused:
-            self._lend(lease, steady_us)
+            self._grant(lease, steady_us)
             self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
 
@@ -254,12 +254,12 @@ class LeaseTable:
             outcome.transitions.append(Transition(TransitionKind.LEASED, begin, until, lease.worker, delay_us=lease.lease_us))
 
     def _last_of(self, offset: int) -> tuple[str, int]:
-        """Return the worker whose lease of a message ended, and when it began, as far as this process knows."""
+        """Return the worker whose lease of a message ended, and when it began, if this process knows it."""
         known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
         return next(known, ("", 0))
 
-    def _lend(self, lease: Lease, steady_us: int) -> None:
-        self.state.lend(lease)
+    def _grant(self, lease: Lease, steady_us: int) -> None:
+        self.state.grant(lease)
         for begin, until in lease.offsets:
             self.state.begun_until = max(self.state.begun_until, until)
             for each in self.state.failing_within(begin, until):
@@ -352,7 +352,9 @@ class LeaseTable:
                         if change.step is LeaseStep.POISONED and again is not None and again.reason:
                             outcome.poisoned.append(again)
             for begin, until in left:
-                why = "its lease is not known" if lease is None else f"its lease ended at {_clock(lease.until_us)}"
+                why = "its lease is not known" if lease is None else "its lease was taken back"
+                if lease is not None and lease.until_us <= now_us:
+                    why = f"its lease ended at {_clock(lease.until_us)}"
                 outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
         return outcome
 
@@ -417,7 +419,7 @@ class LeaseTable:
             self.keys.release(begin, until)
 
     def finish(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages are done without a worker's word: they are gone, or in the dead letter."""
+        """Record that messages are done without a worker's report: they were removed or dead-lettered."""
         self.state.finish(from_offset, until_offset)
         self.interrupted = {offset for offset in self.interrupted if not from_offset <= offset < until_offset}
         if self.keys is not None:
@@ -426,7 +428,7 @@ class LeaseTable:
     # -- for people -----------------------------------------------------------------------------------------------
 
     def describe(self, offset: int) -> str:
-        """Return what has become of a message, as the end of a sentence."""
+        """Return the outcome of a message, as the end of a sentence."""
         state, each = self.state, self.state.failing.get(offset)
         if offset in state.leased:
             lease = next(lease for lease in state.leases.values() if offset in lease.offsets)
@@ -441,7 +443,7 @@ class LeaseTable:
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
-    """Return the ending leases: one message with its own end, or all others."""
+    """Return the ending leases: one message with an extended end, or all messages without."""
     if offset != _WHOLE:
         return lease.offsets.within(offset, offset + 1)
     left = OffsetRanges(lease.offsets)

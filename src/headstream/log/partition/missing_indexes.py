@@ -1,9 +1,9 @@
-"""Rebuilds missing indexes when a partition is opened for writing: they were deleted by hand, not lost in a crash."""
+"""Rebuilds missing indexes when a partition is opened for writing: an operator deleted them, since a crash does not."""
 
 from __future__ import annotations
 
 from headstream.errors import CorruptLogError
-from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
+from headstream.log.partition.index_rebuild import IndexRebuild, free_quarantine_path
 from headstream.log.partition.segment_removal import open_index
 from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, log_suffix, segment_path, unindexed_logs
 from headstream.log.system.files import Files
@@ -23,7 +23,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
     newest = max(unindexed, default=-1)
     if indexed and newest > indexed[-1] and _is_stray(directory, newest, unindexed[newest], indexed[-1], files):
         path = segment_path(directory, newest, LOG_SUFFIX)
-        target = free_aside_name(path, files)
+        target = free_quarantine_path(path, files)
         files.rename(path, target)
         report(path, f"no segment begins at this offset: set aside as {target.rpartition('/')[2]}")
         del unindexed[newest]
@@ -39,7 +39,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
 
 
 def _is_stray(directory: str, base: int, generations: list[int], before: int, files: Files) -> bool:
-    """Return whether a .log without an index is foreign: the segment before it is whole and ends elsewhere."""
+    """Return whether a .log without an index is foreign: the previous segment is complete and ends elsewhere."""
     if generations != [0]:
         return False
     file = files.open_read(segment_path(directory, base, LOG_SUFFIX))

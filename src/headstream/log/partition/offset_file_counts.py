@@ -1,7 +1,7 @@
 """OffsetFileCounts: counts and limits the offset files that each user of a server has created.
 
-Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one more file to
-read when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
+Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one file to read
+when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
 names the user who committed first. Processes without a server, which have access to the directory anyway, create files of
 user 0, which are neither counted nor limited.
 """
@@ -43,8 +43,8 @@ class OffsetFileCounts:
             if self.most is not None and self._totals[user_id] >= self.most:
                 raise ConsumersLimitError(
                     f"user {user_id} has stored offsets for {self.most} consumers and groups, which is the limit for one user",
-                    advice="Use fewer consumer ids, delete the offsets of unused ones,"
-                    " or raise headstream.max_consumers_per_user",
+                    advice="Use fewer consumer ids, delete the offsets of unused consumers, or"
+                    " raise headstream.max_consumers_per_user",
                 )
             self._made.setdefault(directory, Counter())[user_id] += 1
             self._totals[user_id] += 1

@@ -7,10 +7,10 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.
     slot   next_offset u64 | committed_us u64 | zero u64 | zero u32 | check u32     32 bytes; partition n's is at 512 + 32 (n - 1)
 
 A commit writes one slot in place: a single small write within a page, which is atomic when a process is killed
-and needs no lock, since the head's bytes but the user follow from the name and are the same for all writers. check is the
+and needs no lock, since the head's bytes, except the user, follow from the name and are the same for all writers. check is the
 CRC-32C of the slot's bytes before it, seeded with the partition's number; a slot of zeros is "nothing committed".
 
-The offset is that of the *next* message: one past the last one processed, where the consumer continues.
+The offset is the offset of the *next* message: one past the last processed message, where the consumer continues.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class OffsetStore:
         Args:
             next_offset: One past the last processed message.
             committed_us: The time, microseconds since 1970 UTC.
-            user_id: The server's user who commits: the first commit of a consumer counts as this user's.
+            user_id: The server's user who commits: the first commit of a consumer counts towards this user's limit.
 
         Raises:
             ConsumersLimitError: it is the consumer's first commit in this topic, and the user has reached the limit of files.
@@ -190,7 +190,7 @@ class OffsetStore:
         return max(found)
 
     def consumers(self) -> list[OffsetOwner]:
-        """Return the consumers and groups with committed offsets, by kind and name; a file without a whole head is left out.
+        """Return the consumers and groups with committed offsets, by kind and name; a file with an incomplete head is left out.
 
         It is an unfinished first commit, or its head was damaged, and the consumer's next commit rewrites it.
         """
@@ -281,7 +281,7 @@ def _position(partition: int) -> int:
 
 
 def _decode_head(head: bytes) -> OffsetOwner | None:
-    """Return the consumer of an offsets file, or None if the head is not whole."""
+    """Return the consumer of an offsets file, or None if the head is incomplete."""
     if len(head) < _HEAD_BYTES:
         return None
     magic, version, kind, name_length, _ = _HEAD.unpack_from(head)

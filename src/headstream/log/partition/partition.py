@@ -6,8 +6,8 @@
     Data first, then its index entry: the entry commits a send, here and for every reader. A failure between
     the two leaves bytes that no entry refers to; the next append overwrites them.
 
-A segment is begun only when all earlier ones are synced, names included, regardless of the policy: a power cut can
-damage only the newest segment, and recovery reads no other.
+A segment is begun only after all earlier segments and their names are synced, regardless of the policy: a power cut can damage
+only the newest segment, and recovery reads no other segment.
 
 Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
 appends continue while a sync is under way.
@@ -64,8 +64,8 @@ from headstream.log.system.findings import report
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
     """Write the seal after the last entry of a segment's index, if the writing end is in one; the next segment is synced.
 
-    The seal itself is not synced: a missing or partial seal leaves the index as valid as one that was never sealed. So does a
-    refused write.
+    The seal itself is not synced: an index with a missing or partial seal is as valid as an index that was never sealed. So does
+    a refused write.
     """
     base = end.base_offset
     if base == NO_SEGMENT:
@@ -80,9 +80,10 @@ def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
 
 
 def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
-    """Cut off the first damaged send from an offset on, and all after it; return whether there was one.
+    """Cut off the first damaged send from an offset on, and all sends after it; return whether a send was damaged.
 
-    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next one begins.
+    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next segment
+    begins.
     """
     damaged = _find_damaged(directory, files, from_offset)
     base = base_offsets(files.list_names(directory) or [])[-1:]
@@ -129,7 +130,7 @@ class PartitionWriter:
     """The writer's side of one partition; any thread may append.
 
     Args:
-        segment_bytes: Size that a segment does not exceed: the next one is begun.
+        segment_bytes: Maximum size of a segment: a send beyond it begins the next segment.
         fsync: When acknowledged messages are synced.
         on_dirty: With the policy `interval`, called with `sync` at the first append since the last sync.
 
@@ -185,7 +186,7 @@ class PartitionWriter:
     def reserve(self) -> int:
         """Reserve the partition for a staged commit, and return its end offset, which is now fixed."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._is_reserved = True
             return self.end.end_offset
 
@@ -197,7 +198,7 @@ class PartitionWriter:
     def truncate_damaged(self, from_offset: int) -> None:
         """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._close_files()
             if from_offset < self.end.end_offset and truncate_damaged(self.directory, self._files, from_offset):
                 self._repeats.forget()
@@ -218,7 +219,7 @@ class PartitionWriter:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
                 64 MiB; nothing was written.
             DecodeError: the bytes are not a batch; nothing was written.
-            DiskFullError: the disk is full; nothing is committed, and the next append tries again.
+            DiskFullError: the disk is full; no message is committed, and the next append retries.
             PartitionClosedError: a sync has failed, now or before; it is unknown whether this send is on the disk.
             StorageError: the system refused to write; nothing is committed.
             ReservedError: a staged commit has reserved the partition; nothing was written.
@@ -236,8 +237,8 @@ class PartitionWriter:
         """Append a batch as append() does, unless its number shows that it was appended before; return its position.
 
         Raises, in addition to append():
-            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
-            ProducersLimitError: too many producers have sent recently; nothing was written.
+            SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
+            ProducersLimitError: too many producers have sent recently; no message was written.
         """
         size_bytes = check_sent_bytes(sent, self.directory)
         if number is not None:
@@ -249,9 +250,9 @@ class PartitionWriter:
         return self._append(sent, timestamp_us, seed, options, number, False)
 
     def forget_producer(self, producer_id: int) -> None:
-        """Forget a producer, which will not repeat a batch."""
+        """Forget a producer, which does not repeat batches any more."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             self._producers.forget(producer_id)
 
     def _append(
@@ -260,7 +261,7 @@ class PartitionWriter:
         with self._lock:
             if self._is_reserved and not is_reserved:
                 raise ReservedError
-            self._settle()
+            self._recover_if_needed()
             time_us, first = max(now_us, self.end.timestamp_us), self.end.end_offset
             stamped = stamp(sent, first, time_us, seed, self._wide) if options.deduplication_count is None else None
             count = check_sent(sent, self._wide) if stamped is None else stamped.count
@@ -285,7 +286,7 @@ class PartitionWriter:
                 self._on_dirty(self.sync)
         return appended
 
-    def _settle(self) -> None:
+    def _recover_if_needed(self) -> None:
         """Recover after an interrupted append, if needed; the caller has the lock."""
         self.end.shut()
         self._check_usable()
@@ -383,7 +384,7 @@ class PartitionWriter:
     def roll(self) -> None:
         """Begin a new segment, unless the newest is empty: closed segments can be compacted."""
         with self._lock:
-            self._settle()
+            self._recover_if_needed()
             if self.end.byte_position > 0:
                 self._begin_segment(self.end.end_offset)
 

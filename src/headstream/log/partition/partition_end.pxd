@@ -36,6 +36,6 @@ cdef class PartitionEnd:
                                 long long producer_id, long long epoch, long long sequence)
     cdef long long _append(self, memoryview view, long long at, long long until, long long timestamp_us,
                            ProducerEnd producer, long long sequence) except? -2
-    cdef bint _has_room_for_record(self, ProducerEnd producer) noexcept
+    cdef bint _has_slot_for_record(self, ProducerEnd producer) noexcept
     cdef bint _write_record(self, ProducerEnd producer, long long sequence, long long count, long long time_us) except -1
     cdef bint _write(self, unsigned char *stored, long long size, long long count, long long time_us, unsigned int crc) noexcept

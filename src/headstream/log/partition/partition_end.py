@@ -1,10 +1,10 @@
-"""PartitionEnd: where the next send of a partition goes, and the fast path for a small one; compiled.
+"""PartitionEnd: the position of a partition's next send, and the fast path for a small send; compiled.
 
-The fast path is Partition.append() for sends that need nothing else: check, stamp, data, index entry. It is atomic for
+The fast path is Partition.append() for sends that need only these steps: check, stamp, data, index entry. It is atomic for
 other threads: compiled, it holds the interpreter's lock from its first check to its last write and creates no Python
-object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an
-append until the partition's lock is acquired for anything else; Partition opens and shuts it. A send that finds it shut, or
-that it rejects, takes the general path, which raises the errors.
+object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an append
+until the partition's lock is next acquired; Partition opens and shuts it. If the fast path is shut, or rejects a send, the send
+takes the general path, which raises the errors.
 
 A numbered batch takes it too if its producer's records are known and expect this batch: its record
 is written before its messages, as on the general path. Repeats, first batches and new epochs take the general path.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from typing import Final, Protocol
 
-from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES
+from headstream.log.partition.producer_end import RECORD_BYTES, SLOT_BYTES
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 
 try:
@@ -51,7 +51,7 @@ MOST_BYTES = cython.declare(cython.longlong, MAX_SHORT_BYTES)
 ENTRY_BYTES = cython.declare(cython.longlong, INDEX_ENTRY_BYTES)
 HEADER_BYTES = cython.declare(cython.longlong, INDEX_HEADER_BYTES)
 RECORD = cython.declare(cython.longlong, RECORD_BYTES)
-ROOM = cython.declare(cython.longlong, ROOM_BYTES)
+SLOT = cython.declare(cython.longlong, SLOT_BYTES)
 GOLDEN = cython.declare(cython.ulonglong, 0x9E37_79B9_7F4A_7C15)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
@@ -80,8 +80,8 @@ class PartitionEnd:
     Attributes:
         base_offset: The newest segment's first offset, or NO_SEGMENT.
         byte_position: The next message's position in the segment.
-        needs_recovery: Set during a write: after an exception in it, the disk decides what was committed, not these
-            attributes.
+        needs_recovery: Set during a write: after an exception in a write, the disk determines which sends were committed, not
+            these attributes.
         is_announced: Whether the syncer knows of the appends since the last sync.
     """
 
@@ -148,7 +148,7 @@ class PartitionEnd:
                 self._is_open = False
 
     def begin_sync(self) -> int:
-        """Return the number of sends written, all of which a sync that begins now includes; the next one is announced again."""
+        """Return the number of sends written, all of which a sync that begins now includes; the next send is announced again."""
         if cython.compiled:
             self.is_announced = False
             return self.written
@@ -170,7 +170,7 @@ class PartitionEnd:
         """Append a small batch (bytes `at` to `until` of a view) over the fast path, if possible; it is committed then.
 
         Args:
-            timestamp_us: The time they get, microseconds since 1970 UTC, 0 or more; not before that of the newest message.
+            timestamp_us: Their time, microseconds since 1970 UTC, 0 or more; not before the time of the newest message.
 
         Returns:
             The offset of the first message; -1 if the general path is needed, and nothing is committed.
@@ -193,8 +193,8 @@ class PartitionEnd:
         """Append a small batch of a producer as append() does; a producer of NO_NUMBER is a batch without a number.
 
         Returns:
-            The offset of the first message, the time, and the number of messages; None if the general path is needed,
-            and nothing is committed.
+            The offset of the first message, the time, and the number of messages; None if the general path is needed; then no
+            message is committed.
         """
         if cython.compiled:
             return self._append_numbered(view, at, until, timestamp_us, producer_id, epoch, sequence)
@@ -217,7 +217,7 @@ class PartitionEnd:
             if self._producers is None:
                 return None
             producer = self._producers.get(producer_id)
-            if producer is None or not producer.follows(epoch, sequence) or not self._has_room_for_record(producer):
+            if producer is None or not producer.follows(epoch, sequence) or not self._has_slot_for_record(producer):
                 return None
         first: cython.longlong = self._append(view, at, until, timestamp_us, producer, sequence)
         count: cython.longlong = self.end_offset - first
@@ -241,7 +241,7 @@ class PartitionEnd:
         count: cython.longlong = scan_sent(p, size, self._wide, c.writable(self._notes))
         if count <= 0:
             return -1
-        stored_size: cython.longlong = size + 21 * count
+        stored_size: cython.longlong = size + (layout.OVERHEAD - layout.SENT_OVERHEAD) * count
         if (
             self.byte_position + stored_size > self._data_until
             or HEADER_BYTES + (self.entries + 1) * ENTRY_BYTES > self._index_until
@@ -263,16 +263,16 @@ class PartitionEnd:
         self.needs_recovery = False
         return first
 
-    def _has_room_for_record(self, producer: ProducerEnd) -> cython.bint:
+    def _has_slot_for_record(self, producer: ProducerEnd) -> cython.bint:
         """Return whether the record of a producer's batch can be written directly."""
-        return RECORD + (producer.room + 1) * ROOM <= self._records_until
+        return RECORD + (producer.slot + 1) * SLOT <= self._records_until
 
     def _write_record(
         self, producer: ProducerEnd, sequence: cython.longlong, count: cython.longlong, time_us: cython.longlong
     ) -> cython.bint:
         """Write the record of a producer's batch, and return whether it was written; it counts once the batch is committed."""
         at: cython.longlong = producer.write(producer.epoch, sequence, count, self.end_offset, count, time_us)
-        position: cython.longlong = RECORD + producer.room * ROOM + at  # the file's head has the size of a record
+        position: cython.longlong = RECORD + producer.slot * SLOT + at  # the file's head has the size of a record
         states = self._states
         if states is not None:
             states.is_dirty = True

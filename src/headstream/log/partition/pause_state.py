@@ -1,4 +1,4 @@
-"""PauseState: the last attempts of a group, and whether it is paused; with the file that remembers it beside its offsets.
+"""PauseState: the last attempts of a group, and whether it is paused; stored in a file beside its offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 
@@ -6,7 +6,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
     | pauses_count u64 | attempts_count u32 | size u32 | one bit per attempt, 1 for a failure; the newest is the last
 
 Pure, but for load_pause() and store_pause(); times are microseconds since 1970 UTC. A file that is damaged, or that a power cut
-left unfinished, is read as a group that runs and has made no attempt.
+left unfinished, is read as a running group without attempts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PauseState:
     """The last attempts of a group, and whether it is paused.
 
     Args:
-        until_us: Until when it is paused; 0 while it runs. A time that has passed: it is on trial.
+        until_us: End of the pause; 0 while it runs. A time that has passed: it is on trial.
         begun_us: When the pause began.
         pause_us: The longest pause, regardless of the clock.
     """
@@ -50,8 +50,8 @@ class PauseState:
         return max(0, min(self.until_us - now_us, self.pause_us)) if self.until_us else 0
 
     def follow_clock(self, now_us: int) -> bool:
-        """End the pause as if it began now if the clock was set back so far that it would last too long; return if its end
-        changed: it has to be stored then, or a later process would pause the group again."""
+        """End the pause as if it began now if the clock was set back so far that it would last too long; return whether its end
+        changed and must be stored."""
         if self.until_us <= now_us + self.pause_us:
             return False
         self.until_us = now_us + self.pause_us
@@ -62,7 +62,7 @@ class PauseState:
         return bool(self.until_us) and not self.left_us(now_us)
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
-        """Record attempts, the successes before the failures; return whether the group is paused, or runs again, from now on."""
+        """Record attempts, the successes before the failures; return whether the group is paused or resumed from now on."""
         if self.left_us(now_us):  # of messages that were delivered before: they change nothing
             return False
         if self.until_us:

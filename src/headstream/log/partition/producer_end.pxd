@@ -2,9 +2,9 @@
 
 cdef class ProducerEnd:
     cdef readonly long long producer_id
-    cdef readonly long long room
+    cdef readonly long long slot
     cdef readonly bytearray records
-    cdef public long long turn
+    cdef public long long batch_number
     cdef readonly long long epoch
     cdef readonly long long sequence
     cdef readonly long long timestamp_us

@@ -1,7 +1,7 @@
 """ProducerEnd: the expected next batch of a producer in a partition, and its newest five; compiled.
 
-A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): the
-record of the next batch is made here, for both paths of an append, and found here when a batch is repeated.
+A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): both paths of an append
+create the record of the next batch here, and find the record of a repeated batch here.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ except ImportError:
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
     from headstream.core.codec.uncompiled_checksums import crc32c_from
+    from headstream.log.segments import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
+    from cython.cimports.headstream.log.segments import layout
 
 KNOWN_BATCHES: Final = 5
 """Number of a producer's newest batches that are remembered."""
 
-RECORD_BYTES: Final = 64
-ROOM_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
+RECORD_BYTES: Final = layout.PRODUCER_BYTES
+SLOT_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
 """A producer's records: one of them is that of the batch that is being appended."""
 
 NO_SEQUENCE: Final = -1
 
 RECORD = cython.declare(cython.longlong, RECORD_BYTES)
-SLOTS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
-CHECKED = cython.declare(cython.longlong, RECORD_BYTES - 4)
+RECORDS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
 ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 
 
 class ProducerEnd:
-    """The state of one producer; the caller has the partition's lock, or is atomic.
+    """The state of one producer; the caller holds the partition's lock, or is atomic.
 
     Attributes:
-        turn: Number of batches it has sent, 0 for none.
+        batch_number: Number of batches it has sent, 0 for none.
         resumes_at: The sequence after batches lost by a power cut, or NO_SEQUENCE.
     """
 
-    def __init__(self, producer_id: int, room: int) -> None:
+    def __init__(self, producer_id: int, slot: int) -> None:
         self.producer_id = producer_id
-        self.room = room
-        self.records = bytearray(ROOM_BYTES)
-        self.turn = 0
+        self.slot = slot
+        self.records = bytearray(SLOT_BYTES)
+        self.batch_number = 0
         self.epoch = 0
         self.sequence = 0
         self.timestamp_us = 0
@@ -64,57 +65,61 @@ class ProducerEnd:
         stored: cython.longlong,
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
-        """Make the record of a batch with `stored` messages to be appended, and return its position in `records`."""
-        at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
+        """Create the record of a batch with `stored` messages to be appended, and return its position in `records`."""
+        at: cython.longlong = (self.batch_number + 1) % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
-        c.store64(p, at + 8, self.turn + 1)
-        c.store64(p, at + 16, first_offset)
-        c.store64(p, at + 24, timestamp_us)
-        c.store32(p, at + 32, sequence)
-        c.store32(p, at + 36, count)
-        c.store32(p, at + 40, stored)
-        c.store32(p, at + 44, epoch)  # two bytes, and two of the zeros after them
-        c.store32(p, at + CHECKED, crc32c_from(p, at, CHECKED, 0))
+        c.store64(p, at + layout.PRODUCER_BATCH, self.batch_number + 1)
+        c.store64(p, at + layout.PRODUCER_OFFSET, first_offset)
+        c.store64(p, at + layout.PRODUCER_TIME, timestamp_us)
+        c.store32(p, at + layout.PRODUCER_SEQUENCE, sequence)
+        c.store32(p, at + layout.PRODUCER_COUNT, count)
+        c.store32(p, at + layout.PRODUCER_STORED, stored)
+        c.store32(p, at + layout.PRODUCER_EPOCH, epoch)  # two bytes, and two of the zeros after them
+        c.store32(p, at + layout.PRODUCER_CHECK, crc32c_from(p, at, layout.PRODUCER_CHECK, 0))
         return at
 
     def note(self) -> None:
-        """Count the batch whose record was made last as appended."""
-        self.turn += 1
+        """Count the batch whose record was created last as appended."""
+        self.batch_number += 1
         self.refresh()
         self.resumes_at = NO_SEQUENCE
 
     def refresh(self) -> None:
         """Set the attributes from the record of the newest batch."""
-        at: cython.longlong = self.turn % SLOTS * RECORD
+        at: cython.longlong = self.batch_number % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
-        self.epoch = c.load32(p, at + 44)
-        self.sequence = (c.load32(p, at + 32) + c.load32(p, at + 36)) % ALL_SEQUENCES
-        self.timestamp_us = c.load64(p, at + 24)
+        self.epoch = c.load32(p, at + layout.PRODUCER_EPOCH)
+        self.sequence = (c.load32(p, at + layout.PRODUCER_SEQUENCE) + c.load32(p, at + layout.PRODUCER_COUNT)) % ALL_SEQUENCES
+        self.timestamp_us = c.load64(p, at + layout.PRODUCER_TIME)
 
     def follows(self, epoch: cython.longlong, sequence: cython.longlong) -> cython.bint:
         """Return whether a batch is the expected one."""
-        return self.turn > 0 and sequence == self.sequence and epoch == self.epoch
+        return self.batch_number > 0 and sequence == self.sequence and epoch == self.epoch
 
     def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:
         """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None."""
         p: cython.p_uchar = c.writable(self.records)
-        turn: cython.longlong = self.turn
+        batch_number: cython.longlong = self.batch_number
         at: cython.longlong
-        while turn > 0 and turn > self.turn - SLOTS + 1:
-            at = turn % SLOTS * RECORD
+        while batch_number > 0 and batch_number > self.batch_number - RECORDS + 1:
+            at = batch_number % RECORDS * RECORD
             if (
-                c.load64(p, at + 8) == turn
-                and c.load32(p, at + 44) == self.epoch
-                and c.load32(p, at + 32) == sequence
-                and c.load32(p, at + 36) == count
+                c.load64(p, at + layout.PRODUCER_BATCH) == batch_number
+                and c.load32(p, at + layout.PRODUCER_EPOCH) == self.epoch
+                and c.load32(p, at + layout.PRODUCER_SEQUENCE) == sequence
+                and c.load32(p, at + layout.PRODUCER_COUNT) == count
             ):
-                return c.load64(p, at + 16), c.load64(p, at + 24), c.load32(p, at + 40)
-            turn -= 1
+                return (
+                    c.load64(p, at + layout.PRODUCER_OFFSET),
+                    c.load64(p, at + layout.PRODUCER_TIME),
+                    c.load32(p, at + layout.PRODUCER_STORED),
+                )
+            batch_number -= 1
         return None
 
 
 def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
-    """Return whether there is a whole record at a position that RECORD_BYTES follow: zeros are not one."""
+    """Return whether there is a complete record at a position that RECORD_BYTES follow: zeros are not a record."""
     p: cython.p_const_uchar = c.readable(view)
-    return c.load64(p, at) != 0 and c.load32(p, at + CHECKED) == crc32c_from(p, at, CHECKED, 0)
+    return c.load64(p, at) != 0 and c.load32(p, at + layout.PRODUCER_CHECK) == crc32c_from(p, at, layout.PRODUCER_CHECK, 0)

@@ -4,21 +4,19 @@ appended again.
 <partition>/producers, little-endian; 64 bytes per record, so that none crosses a page:
 
     head     magic "HSPRODUC" | version u32 | zero to byte 64
-    record   producer_id u64 | turn u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
+    record   producer_id u64 | batch_number u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
              | epoch u16 | zero to byte 60 | check u32
 
-A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
-appended. `turn` counts its batches, `count` is the messages of the batch and `stored` the number of new ones;
+A producer has six records side by side, written in turn: its newest five batches, and the batch that is being
+appended. `batch_number` counts its batches, `count` is the messages of the batch and `stored` the number of new messages;
 check is the CRC-32C of the record's bytes before it. Zeros are not a record.
 
 A record is written before the messages, and counts once they are committed: after a crash, records beyond the
-end of the partition are of batches that were not appended. The next opening clears them before anything else.
+end of the partition are of batches that were not appended. The next opening clears them first.
 So a crash at any step leaves both the batch and its record, or neither. Syncs have the same order,
 records first.
 
-A batch of a producer is one of these:
-
-    its first one, or one of an unknown producer      appended, regardless of its sequence
+A batch of a producer is one of these: its first batch, or a batch of an unknown producer appended, regardless of its sequence
         expected sequence                                 appended
         one of the newest five                            not appended: its offset is returned
         newer epoch, sequence 0                           appended; earlier sequences are forgotten
@@ -38,8 +36,8 @@ from typing import Final
 
 from headstream.core.model.producers import MAX_EPOCH, MAX_PRODUCER_ID, SEQUENCES, Appended, BatchNumber, next_sequence
 from headstream.errors import ProducerFencedError, ProducersLimitError, SequenceError
-from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES, ProducerEnd, is_record
-from headstream.log.segments.layout import PRODUCERS_NAME
+from headstream.log.partition.producer_end import RECORD_BYTES, SLOT_BYTES, ProducerEnd, is_record
+from headstream.log.segments.layout import PRODUCER_RECORD, PRODUCERS_NAME
 from headstream.log.system.files import Files, WriteFile
 
 MAX_PRODUCERS: Final = 20_000
@@ -51,11 +49,10 @@ PROTECTED_US: Final = 4_000_000_000
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sI52x")
-_RECORD: Final = struct.Struct("<QQQQIIIH14xI")
 
 
 class ProducerStates:
-    """The producers of one partition, by id; the caller has the partition's lock. Records beyond `end_offset` are cleared."""
+    """The producers of one partition, by id; the caller holds the partition's lock. Records beyond `end_offset` are cleared."""
 
     def __init__(self, directory: str, files: Files, end_offset: int) -> None:
         self._path = f"{directory}/{PRODUCERS_NAME}"
@@ -65,7 +62,7 @@ class ProducerStates:
         self.producers: dict[int, ProducerEnd] = {}
         self._silent: list[tuple[int, ProducerEnd]] = []
         self._free: list[int] = []
-        self._rooms = 0
+        self._slots = 0
         self._is_new = True
         self.is_dirty = False
         self._load(end_offset)
@@ -83,27 +80,29 @@ class ProducerStates:
         finally:
             file.close()
         self._is_new = len(content) < _HEAD.size
-        self._rooms = -(-max(0, len(content) - _HEAD.size) // ROOM_BYTES)
+        self._slots = -(-max(0, len(content) - _HEAD.size) // SLOT_BYTES)
         found: dict[int, ProducerEnd] = {}
         stale: list[tuple[int, int, int, int]] = []
         for position in range(_HEAD.size, len(content) - RECORD_BYTES + 1, RECORD_BYTES):
             if not is_record(content, position):
                 continue  # zeros, or torn by a crash: its batch was not appended
-            producer_id, turn, first_offset, _, sequence, count, stored, *_ = _RECORD.unpack_from(content, position)
+            producer_id, batch_number, first_offset, _, sequence, count, stored, *_ = PRODUCER_RECORD.unpack_from(
+                content, position
+            )
             if first_offset + stored > end_offset:
-                stale.append((turn, position, producer_id, next_sequence(sequence, count)))
+                stale.append((batch_number, position, producer_id, next_sequence(sequence, count)))
                 continue
-            room, at = divmod(position - _HEAD.size, ROOM_BYTES)
+            slot, at = divmod(position - _HEAD.size, SLOT_BYTES)
             producer = found.get(producer_id)
             if producer is None:
-                producer = found[producer_id] = ProducerEnd(producer_id, room)
+                producer = found[producer_id] = ProducerEnd(producer_id, slot)
             producer.records[at : at + RECORD_BYTES] = content[position : position + RECORD_BYTES]
-            producer.turn = max(producer.turn, turn)
+            producer.batch_number = max(producer.batch_number, batch_number)
         for producer in found.values():
             producer.refresh()
         self._clear(stale, found)
         self.producers = found
-        self._free = sorted(set(range(self._rooms)) - {producer.room for producer in found.values()}, reverse=True)
+        self._free = sorted(set(range(self._slots)) - {producer.slot for producer in found.values()}, reverse=True)
 
     def _clear(self, stale: list[tuple[int, int, int, int]], found: dict[int, ProducerEnd]) -> None:
         """Clear records beyond the end; the offsets they name are about to be reused."""
@@ -121,14 +120,14 @@ class ProducerStates:
     # -- one batch --------------------------------------------------------------------------------------------
 
     def find(self, number: BatchNumber, count: int) -> Appended | None:
-        """Return the position of a batch that was appended before, None for one that is to be appended.
+        """Return the position of a batch that was appended before; None for a batch to be appended.
 
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
             SequenceError: it is not the expected one.
         """
         producer = self.producers.get(number.producer_id)
-        if producer is None or not producer.turn:
+        if producer is None or not producer.batch_number:
             return None
         if number.epoch != producer.epoch:
             if number.epoch < producer.epoch:
@@ -149,20 +148,20 @@ class ProducerStates:
 
     def _refusal(self, number: BatchNumber, expected: int) -> SequenceError:
         return SequenceError(
-            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, "
+            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but "
             f"{expected} is expected",
             where=self._directory,
-            advice="A batch before it is missing, or this one is older than the newest five: begin a new epoch",
+            advice="An earlier batch is missing, or this batch is older than the newest five: begin a new epoch",
         )
 
     def write(self, number: BatchNumber, count: int, first_offset: int, stored: int, timestamp_us: int) -> ProducerEnd:
         """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
 
         Args:
-            stored: How many of its messages are appended.
+            stored: Number of its messages to append.
 
         Raises:
-            ProducersLimitError: all remembered producers have sent recently, so none can be evicted.
+            ProducersLimitError: all stored producers have sent recently, so none can be evicted.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None:
@@ -178,7 +177,7 @@ class ProducerStates:
 
     @staticmethod
     def _position_of(producer: ProducerEnd) -> int:
-        return _HEAD.size + producer.room * ROOM_BYTES
+        return _HEAD.size + producer.slot * SLOT_BYTES
 
     def _add(self, producer_id: int, now_us: int) -> ProducerEnd:
         """Add a producer, evicting the least recently active one at the limit."""
@@ -186,15 +185,15 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: "
-                    "no other can be remembered now",
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
+                    "other producer can be registered now",
                     where=self._directory,
-                    advice="Use one producer for many messages, and close finished ones",
+                    advice="Use one producer for many messages, and close finished producers",
                 )
             self.forget(oldest.producer_id)
-        room = self._free.pop() if self._free else self._rooms
-        self._rooms = max(self._rooms, room + 1)
-        producer = self.producers[producer_id] = ProducerEnd(producer_id, room)
+        slot = self._free.pop() if self._free else self._slots
+        self._slots = max(self._slots, slot + 1)
+        producer = self.producers[producer_id] = ProducerEnd(producer_id, slot)
         return producer
 
     def _oldest(self) -> ProducerEnd:
@@ -209,14 +208,14 @@ class ProducerStates:
             self._silent.sort(key=itemgetter(0), reverse=True)
 
     def forget(self, producer_id: int) -> None:
-        """Forget a producer that will not repeat a batch."""
+        """Forget a producer that does not repeat batches any more."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
-        self._opened().write_at(bytes(ROOM_BYTES), self._position_of(producer))
+        self._opened().write_at(bytes(SLOT_BYTES), self._position_of(producer))
         self.is_dirty = True
         del self.producers[producer_id]
-        self._free.append(producer.room)
+        self._free.append(producer.slot)
 
     # -- the file ---------------------------------------------------------------------------------------------
 

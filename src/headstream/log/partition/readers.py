@@ -1,4 +1,4 @@
-"""Readers: the followers of a log's partitions, opened once and lent to one thread at a time."""
+"""Readers: the followers of a log's partitions, opened once, each used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headstream.log.segments.follower import PartitionFollower
 _POOLED_BUFFERS: Final = 8
 
 
-class LentFollower:
-    """A follower lent to one thread while the body of a `with` runs; try_enter() takes it if it is free, leave() returns it."""
+class LockedFollower:
+    """A follower for one thread while the body of a `with` runs; try_enter() takes it if it is free, leave() returns it."""
 
     __slots__ = ("_lock", "follower", "leave", "try_enter")
 
@@ -42,22 +42,22 @@ class Readers:
         self._max_open = max_open
         self._lock = threading.Lock()
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._followers: OrderedDict[tuple[int, int, int], LentFollower] = OrderedDict()
+        self._followers: OrderedDict[tuple[int, int, int], LockedFollower] = OrderedDict()
 
-    def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LentFollower:
+    def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LockedFollower:
         """Return the follower of a partition; refresh it as needed."""
         key = topic_number, partition, generation
         evicted = None
         with self._lock:
-            lent = self._followers.get(key)
-            if lent is None:
-                lent = self._followers[key] = LentFollower(PartitionFollower(directory_of(), self._files, self._buffers))
+            locked = self._followers.get(key)
+            if locked is None:
+                locked = self._followers[key] = LockedFollower(PartitionFollower(directory_of(), self._files, self._buffers))
                 if len(self._followers) > self._max_open:
                     evicted = self._followers.popitem(last=False)[1]
             self._followers.move_to_end(key)
         if evicted is not None:
             _close(evicted)
-        return lent
+        return locked
 
     def close_partition(self, topic_number: int, partition: int) -> None:
         """Close a partition's files, which are about to be removed."""
@@ -65,18 +65,18 @@ class Readers:
             removed = [
                 self._followers.pop(key) for key in [key for key in self._followers if key[:2] == (topic_number, partition)]
             ]
-        for lent in removed:
-            _close(lent)
+        for locked in removed:
+            _close(locked)
 
     def close(self) -> None:
         """Close all files."""
         with self._lock:
             removed = [*self._followers.values()]
             self._followers.clear()
-        for lent in removed:
-            _close(lent)
+        for locked in removed:
+            _close(locked)
 
 
-def _close(lent: LentFollower) -> None:
-    with lent as follower:
+def _close(locked: LockedFollower) -> None:
+    with locked as follower:
         follower.close()

@@ -1,27 +1,27 @@
-"""Recovery: repairs what a crash left in a partition, before the next writer appends.
+"""Recovery: repairs a partition after a crash, before the next writer appends.
 
 A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process
 leaves one of these states:
 
-    data without its entry, whole or torn        cut off: it was never acknowledged
+    data without its entry, complete or torn cut off: it was never acknowledged
     a torn entry                                  cut off, with its data: never acknowledged either
     a new segment's .log without its .index       an empty index is created
-    an index that is missing, or whose head is    rebuilt from the messages (deleted by hand; a crash does not do this)
+    an index that is missing, or whose head is    rebuilt from the messages (deleted by an operator; a crash does not do this)
     damaged
 
-A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that
-differ from what was written, or after a hole. The newest segment's last sends are read, from a minute before the
-end, and everything after the last whole one is set aside: moved out of the segment, into files named so. A
-damaged send before a whole one stays in place, and reads of it raise an error. It is unknown which of them the
-policy had synced, so keeping only a prefix of whole sends could drop acknowledged ones;
-a later one is proven by its entry's check, its checksum and the offset in its messages.
+A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that differ from the written
+bytes, or after a hole. The newest segment's last sends are read, from a minute before the
+end, and all bytes after the last complete send are set aside: moved out of the segment, into files named so. A damaged send
+before a complete send stays in place, and reads of it raise an error. It is unknown which sends the policy had synced, so
+keeping only a prefix of complete sends could drop acknowledged sends; a later send is proven by its entry's check, its checksum
+and the offset in its messages.
 
-Everything cut off, set aside or rebuilt is a warning of the logger `headstream.log`, with file and bytes.
+Each cut, set-aside or rebuilt part is logged as a warning of `headstream.log`, with file and bytes.
 `headstream verify` lists files set aside as notes.
 
-Only the newest segment is read, since a segment is synced before the next one begins; the time taken does
-not depend on the log's size. Damage in an earlier one does not prevent opening: reads of it raise
-CorruptLogError, all others succeed. Unexplained bytes are an error, never deleted:
+Only the newest segment is read, since a segment is synced before the next begins; the time taken does
+not depend on the log's size. Damage in an earlier segment does not prevent opening: reads of it raise CorruptLogError, all other
+reads succeed. Unexplained bytes are an error, never deleted:
 a .log whose index must be rebuilt but which holds bytes that are not messages keeps them under another
 name. If the newest segment's messages are missing but its index exists, a segment is begun after them: reads
 of the missing offsets raise an error, and a copy of the file can be restored at any time.
@@ -35,7 +35,7 @@ from typing import Final
 
 from headstream.core.codec.batch.stored.sends import check_sends
 from headstream.errors import CorruptLogError, StorageError
-from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
+from headstream.log.partition.index_rebuild import IndexRebuild, free_quarantine_path
 from headstream.log.partition.missing_indexes import rebuild_missing_indexes
 from headstream.log.segments.files import ReadFile
 from headstream.log.segments.index import IndexReader
@@ -67,7 +67,7 @@ _NEVER: Final = "no whole send is there, so nothing acknowledged"
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Number of a segment's sends that are kept, the last of them, and the numbers of the damaged ones among them."""
+    """Number of a segment's sends that are kept, the last of them, and the numbers of the damaged sends among them."""
 
     count: int
     last: IndexEntry | None
@@ -76,7 +76,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the next append goes; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
+    """The place of the next append; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int
@@ -109,7 +109,7 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
 
 
 def _find_newest(directory: str, newest: int, files: Files) -> int:
-    """Return the first offset of the segment for appends: the newest, or one begun now after it."""
+    """Return the first offset of the segment for appends: the newest segment, or a new segment after it."""
     path = segment_path(directory, newest, INDEX_SUFFIX)
     has_data = files.exists(segment_path(directory, newest, LOG_SUFFIX))
     index = files.open_write(path)
@@ -122,8 +122,8 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
                 raise CorruptLogError(
                     f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
                     where=directory,
-                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment behind what "
-                    "consumers have committed, so that no offset is reused",
+                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment after the "
+                    "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
     finally:
@@ -188,8 +188,8 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
         end = 0 if last is None else last.end_position
         # A whole entry, valid or not: not explained by a killed process, so the bytes are kept.
         if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
-            _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
-            _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
+            _quarantine(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
+            _quarantine(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
         elif data.size_bytes() > end:
             report(
                 segment_path(directory, base, LOG_SUFFIX),
@@ -226,7 +226,7 @@ def _sync(file: WriteFile, directory: str, files: Files) -> None:
 
 
 def _sync_head(index: WriteFile) -> None:
-    """Sync the head before any entry: an invalid one is not explained by a crash."""
+    """Sync the head before any entry: a crash does not explain an invalid head."""
     try:
         index.sync()
     except StorageError:
@@ -237,7 +237,7 @@ def _sync_head(index: WriteFile) -> None:
 def _find_tail(reader: IndexReader) -> int:
     """Return the number of the first entry that was possibly unsynced when the power failed.
 
-    A kernel writes back within half a minute; twice that is read, unless that is a great many sends.
+    A kernel writes back within half a minute; twice that time is read, unless it has very many sends.
     """
     if reader.last is None:
         return 0
@@ -267,7 +267,7 @@ def _rebuild_head(directory: str, base: int, files: Files) -> None:
 
 
 def _find_last_whole(reader: IndexReader, data: ReadFile, trusted: int) -> _Checked:
-    """Return the number of sends kept: all up to the last one, from `trusted` on, that matches its entry."""
+    """Return the number of sends kept: all up to the last send, from `trusted` on, that matches its entry."""
     count = kept = min(trusted, reader.count)
     last = reader.entry(count - 1) if count else None
     end = (0, reader.base_offset) if last is None else (last.end_position, last.end_offset)
@@ -311,9 +311,9 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
     return 0
 
 
-def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
+def _quarantine(data: ReadFile, position: int, path: str, files: Files) -> None:
     rest = memoryview(bytearray(data.size_bytes() - position))
     data.read_into(rest, position)
-    target = free_aside_name(path, files) if files.exists(path) else path
+    target = free_quarantine_path(path, files) if files.exists(path) else path
     files.replace(target, bytes(rest))
     report(target, f"{len(rest)} bytes from byte {position} on are not whole sends: they are set aside here and cut off")

@@ -1,4 +1,4 @@
-"""Removing a closed segment, and finishing that after a crash.
+"""Removal of a closed segment, which the next opening finishes after a crash.
 
     <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
         <base>.index                removed                   from here on readers do not list it
@@ -9,7 +9,7 @@ A crash after the first step leaves a .log.dropped, which the next opening finis
 finishes its read; one that opens them later lists the directory again.
 
 A segment's side files, its summary, describe its messages and repeat some values of their headers: code that removes messages
-calls remove_side_files() before it is done.
+must call remove_side_files().
 """
 
 from __future__ import annotations

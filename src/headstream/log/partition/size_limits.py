@@ -35,5 +35,5 @@ def check_sent_bytes(sent: BytesLike, where: str) -> int:
             advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or store big payloads elsewhere",
         )
     if size_bytes == 0:
-        raise InvalidInputError("a batch without a message", where=where, advice="Send one message or more")
+        raise InvalidInputError("the batch contains no message", where=where, advice="Send at least one message")
     return size_bytes

@@ -1,4 +1,4 @@
-"""The delivery journals beside a topic's consumer offsets: whose they are, and which messages retention keeps for them."""
+"""The delivery journals beside a topic's consumer offsets: their groups, and the messages that retention keeps for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOw
 
 
 def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generation: int) -> dict[int, str]:
-    """Return the offset of each message that a group has given up, without a confirmed dead letter, with a group's name."""
+    """Return the offset of each finally failed message without a confirmed dead letter, with the group's name."""
     found: dict[int, str] = {}
     for owner, number in list_journals(offsets, files):
         if number == partition:

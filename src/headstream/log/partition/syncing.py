@@ -29,15 +29,15 @@ def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
         f"this partition accepts no messages after a failed sync: {failure}",
         where=directory,
         advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
-        "which recovers it. Unacknowledged messages are possibly in it",
+        "which recovers it. It can contain unacknowledged messages",
     )
 
 
 class GroupCommit:
     """Lets senders that wait for the disk share one sync; any thread.
 
-    The first waiter syncs for all who have written by then; later writers are the next group. A
-    single sender never waits for others. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
+    The first waiter syncs for all writers that have written by then; later writers form the next group. A single sender never
+    waits for other senders. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
     then and for every later call.
     """
 
@@ -88,7 +88,7 @@ class GroupCommit:
 
 
 class IntervalSyncer:
-    """Syncs changed partitions in a background thread, which stops when there are none."""
+    """Syncs changed partitions in a background thread, which stops when no partition has changed."""
 
     def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
         self._interval_s = interval_s
@@ -117,7 +117,7 @@ class IntervalSyncer:
                     sync()
 
     def close(self) -> None:
-        """Stop the thread; the caller syncs what is still queued."""
+        """Stop the thread; the caller syncs the remaining queue."""
         self._stop.set()
         with self._lock:
             thread = self._thread

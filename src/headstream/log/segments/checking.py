@@ -1,7 +1,7 @@
 """Compares each send read from a segment with the CRC-32C of its index entry.
 
-Sends that lie completely in a chunk are checked in the chunk. A send that is read in parts is read once completely to
-check it, and remembered. The checksum counts each state byte as 0, so a writer can change states meanwhile.
+Sends that lie completely in a chunk are checked in the chunk. A send that is read in parts is first read completely to check it,
+and the result is stored. The checksum counts each state byte as 0, so a writer can change states meanwhile.
 """
 
 from __future__ import annotations

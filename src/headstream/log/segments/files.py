@@ -71,7 +71,7 @@ class ReadFiles(Protocol):
     def changed(self, directory: str) -> int | None:
         """Return a number that changes when a directory's names change, or None if it does not exist.
 
-        In a file system it is the modification time, nanoseconds since 1970 UTC (of a file, that of its last write); a new
+        In a file system it is the modification time, nanoseconds since 1970 UTC (of a file, the time of its last write); a new
         negative number at each call while a change within the same clock tick would not alter that time.
         """
 
@@ -157,9 +157,10 @@ class OsReadFiles:
 
 
 class BufferPool:
-    """Buffers that are reused once no view of them is left, while at most `max_kept` are; thread-safe.
+    """Up to `max_kept` buffers that are reused when no view of them is left; thread-safe.
 
-    By default three: a loop holds one chunk while it reads the next; the third is for a caller that also holds the previous one.
+    By default three: a loop holds one chunk while it reads the next; the third is for a caller that also holds the previous
+    chunk.
     """
 
     MIN_BYTES: Final = 64 * 1024

@@ -1,13 +1,13 @@
 """PartitionFollower: reads the committed messages of one partition, in any process, while the writer appends.
 
     follower = PartitionFollower("/var/lib/shop/streams/1/1/1")
-    for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB per chunk
+    for chunk in follower.read(follower.first_offset):      # complete stored messages, about 4 MiB per chunk
         columns = decode_columns(chunk)
     follower.refresh()                                      # messages appended since
 
-Each send is compared with its checksum. A damaged one raises CorruptSendError after everything before it has been
+Each send is compared with its checksum. A damaged send raises CorruptSendError after all messages before it have been
 returned; `follower.read(follower.next_readable(error.until_offset))` continues behind it. A follower takes no lock, writes
-nothing, is used by one thread at a time.
+nothing, and is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
     Args:
         count: Number of segments; their times never decrease.
         first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
-            emptied it or it cannot be read: the next segment's time is used then.
+            emptied it or it cannot be read: then the next segment's time is used.
     """
     low, high = 0, count
     while low < high:
@@ -104,7 +104,7 @@ class PartitionFollower:
     """Reads one partition without locks.
 
     Args:
-        buffers: The pool for chunks; a new one by default.
+        buffers: The pool for chunks; a new pool by default.
         verify: Whether each send is compared with its checksum before its messages are returned.
 
     Raises:
@@ -152,7 +152,7 @@ class PartitionFollower:
         return [segment.base_offset for segment in self._segments]
 
     def refresh(self) -> None:
-        """Read what was appended, rolled and deleted since the last refresh; PartitionNotFoundError if the partition is gone."""
+        """Read the appends, new segments and deletions since the last refresh; PartitionNotFoundError if it no longer exists."""
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
@@ -173,7 +173,7 @@ class PartitionFollower:
         self.refresh()
 
     def _has_rolled(self) -> bool:
-        """Return whether a segment follows the newest known one: directory times can be too coarse to tell."""
+        """Return whether a segment follows the newest known segment: directory times can be too coarse to tell."""
         newest = self._newest()
         end = newest.end_offset
         return end > newest.base_offset and self._files.exists(segment_path(self._directory, end, INDEX_SUFFIX))
@@ -287,23 +287,23 @@ class PartitionFollower:
     ) -> Iterator[memoryview]:
         """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
 
-        A chunk is valid as long as it is held; its memory is reused after that.
+        A chunk is valid while it is held; its memory is reused after that.
 
         Args:
             from_offset: First offset; first_offset or later.
             until_offset: End offset, exclusive, at most end_offset; None is end_offset.
-            size_bytes: Approximate size of a chunk; a larger message is its own chunk.
+            size_bytes: Approximate size of a chunk; a larger message is a chunk by itself.
             where: A filter: closed segments without a message that can match it are left out. None reads all.
 
         Raises:
             OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
-            CorruptSendError: the next messages are damaged; those before them have been returned.
+            CorruptSendError: the next messages are damaged; the messages before them have been returned.
         """
         end = self._end_offset if until_offset is None else until_offset
         if end > self._end_offset:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
-            what = f"offsets {from_offset} to {end} were requested, {self.first_offset} to {self._end_offset} exist"
+            what = f"offsets {from_offset} to {end} were requested, but {self.first_offset} to {self._end_offset} exist"
             advice = "Older ones were dropped by retention or deletion, later ones have not been written"
             raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
         return self._chunks(from_offset, end, size_bytes, where)
@@ -321,8 +321,8 @@ class PartitionFollower:
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         """Return the first chunk of a range, as read() would, and the offset to continue from.
 
-        If compaction has removed the range's beginning, the chunk is empty and the offset is the next one to read, which can
-        be after until_offset.
+        If compaction has removed the range's beginning, the chunk is empty and the returned offset is the next to read, which
+        can be after until_offset.
 
         Args:
             from_offset: First offset; first_offset or later.
@@ -353,7 +353,7 @@ class PartitionFollower:
                 raise self._dropped(offset, start)
 
     def skip(self, offset: int, where: Filter) -> tuple[int, int] | None:
-        """Return the end of an offset's segment, and its messages' number, if none can match a filter; else None."""
+        """Return the end of an offset's segment, and its number of messages, if no message can match a filter; else None."""
         number = self._segment_number(offset)
         base, next_base = self._segments[number].base_offset, self._next_base(number)
         count = None if next_base is None else self._skips.count_unmatched(where, base, next_base)
@@ -367,7 +367,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def next_readable(self, offset: int) -> int:
-        """Return the first offset, from one on, whose send is not damaged; end_offset if there is none."""
+        """Return the first offset, from the given offset on, whose send is not damaged; end_offset if there is none."""
         offset = max(offset, self.first_offset)
         while offset < self._end_offset:
             number = self._segment_number(offset)
@@ -408,7 +408,7 @@ class PartitionFollower:
         return OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
 
     def _open(self, number: int) -> Segment:
-        """Return a segment, opened; of the others only the newest stays open."""
+        """Return an opened segment; of all other segments only the newest stays open."""
         if not self._segments[number].is_open:
             for other in self._segments[:-1]:
                 other.close()
@@ -430,7 +430,7 @@ class PartitionFollower:
         return next((time_us for time_us in times if time_us is not None), None)
 
     def _first_time_us(self, number: int) -> int | None:
-        """Return the time of a segment's first message, read once; None if it has none."""
+        """Return the time of a segment's first message, read once; None for an empty segment."""
         base = self._segments[number].base_offset
         if (first := self._first_times_us.get(base)) is None:
             with suppress(CorruptLogError):  # reading that segment raises it

@@ -1,7 +1,7 @@
 """Reads one segment's index: the bytes of each send, found by offset, byte position or time.
 
 Entries are read from the file (binary search with pread), so an index of millions of entries needs no memory; repeated
-reads hit the page cache. The entries around the last one read are cached, for readers that take one message at a time.
+reads hit the page cache. The entries around the last read entry are cached, for readers that take one message at a time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class IndexReader:
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
-                f"an index of version {header.version} with entries of {header.entry_size} bytes",
+                f"the index has version {header.version} and entries of {header.entry_size} bytes",
                 where=self.path,
                 advice="Use the Headstream version that wrote it, or a newer one",
             )
@@ -83,7 +83,7 @@ class IndexReader:
         self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:
-        """Read what the writer has committed since the last refresh: the last complete, valid entry is the end."""
+        """Read the commits of the writer since the last refresh: the last complete, valid entry is the end."""
         there = max(0, (self._file.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES)
         # Only the newest entry can be partly written; bytes after the last valid entry are ignored.
         for number in range(there - 1, self.count - 1, -1):
@@ -144,7 +144,7 @@ class IndexReader:
         return self._find_among_damaged(offset)
 
     def _find_among_damaged(self, offset: int) -> int:
-        """Do what find_offset() does by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset() by a linear scan: a damaged entry misleads a binary search."""
         from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
         for number in range(self.count):
             entry = self._read(number)
@@ -165,7 +165,7 @@ class IndexReader:
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that contains this offset or later ones; `count` if there is none."""
+        """Return the number of the first entry that contains this offset or later offsets; `count` if there is none."""
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
         before = self.find_entry(number - 1) if number else None
         if (number and before is None) or (number < self.count and self.find_entry(number) is None):
@@ -173,7 +173,7 @@ class IndexReader:
         return number - 1 if before is not None and before.end_offset > offset else number
 
     def _find_from_among_damaged(self, offset: int) -> int:
-        """Do what find_offset_from() does by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset_from() by a linear scan: a damaged entry misleads a binary search."""
         from_offset, damaged = offset, -1
         for number in range(self.count):
             entry = self._read(number)

@@ -5,7 +5,7 @@
       headstream.lock       locked (flock) by the one writing process; contains its process id
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
-        00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
+        00000000000000000000.log                only stored messages, back to back; named by the first offset
         00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
         00000000000000000000.summary            summary of the headers of a closed segment
@@ -22,18 +22,19 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
     seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
 Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
-after the last one, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
-whose keys no compaction has seen. generation names the .log, 0 the plain one. After the last entry comes the seal:
-the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing one behind
-it, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
-rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the
-seal is written once the segment is closed and the next one exists.
+after the last entry, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
+whose keys no compaction has seen. generation names the .log, 0 the unnumbered .log. After the last entry is the seal:
+the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing next
+segment, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, as does a rebuild
+where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the seal
+is written once the segment is closed and the next segment exists.
 relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
 partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
 preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
 file.
 
-The log start offset of a partition is that of its greatest .start, or the first offset of its oldest segment if that is greater.
+The log start offset of a partition is the offset of its greatest .start, or the first offset of its oldest segment if that is
+greater.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ import re
 import struct
 from typing import Final, NamedTuple
 
+from headstream.core.codec.batch.layout import positions
 from headstream.core.codec.batch.stored.scan import crc32c
 
 FORMAT_VERSION: Final = 1
@@ -85,6 +87,12 @@ _ENTRY: Final = struct.Struct("<IIIIQII")
 _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
+# A batch of a numbering producer in the file of producers.
+PRODUCER_RECORD: Final = struct.Struct("<Q Q Q Q I I I H 14x I")
+_, PRODUCER_BATCH, PRODUCER_OFFSET, PRODUCER_TIME, PRODUCER_SEQUENCE, PRODUCER_COUNT, PRODUCER_STORED, PRODUCER_EPOCH, *_rest = (
+    positions(PRODUCER_RECORD.format)
+)
+PRODUCER_CHECK, PRODUCER_BYTES = positions(PRODUCER_RECORD.format)[-2:]
 _DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
 _START_NAME: Final = re.compile(r"(\d{20})\.start")
@@ -148,7 +156,7 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
     """
     rewritten = UNSEALED_VERSION if not is_sealed else COMPACTED_VERSION if is_by_key else INDEX_VERSION
     version = 1 if generation is None else rewritten
-    body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[:-4]
+    body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
@@ -157,7 +165,7 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
     if len(data) < INDEX_HEADER_BYTES:
         return None
     magic, version, entry_size, base_offset, generation, check = _HEADER.unpack_from(data)
-    if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return IndexHeader(version, entry_size, base_offset, generation)
 
@@ -165,13 +173,13 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
 def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
     """Return the bytes of an entry in the index of the segment that begins at `base_offset`."""
     position, size, first, count, timestamp, checksum = entry
-    body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[:-4]
+    body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
 def encode_seal(seal: Seal, base_offset: int) -> bytes:
     """Return the bytes of the seal in the index of the segment that begins at `base_offset`."""
-    body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[:-4]
+    body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
@@ -180,7 +188,7 @@ def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal 
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if size or count or timestamp or checksum or relative == 0:
         return None
-    if check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return Seal(position, base_offset + relative)
 
@@ -199,7 +207,7 @@ def sum_counts(entries: memoryview) -> int:
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
     """Return the entry in 32 bytes, or None if they are not valid (torn, altered or of another file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
-    if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+    if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
     return IndexEntry(position, size, base_offset + relative, count, timestamp, checksum)
 
@@ -230,15 +238,15 @@ def base_offsets(names: list[str]) -> list[int]:
 
 
 def start_offsets(names: list[str]) -> list[int]:
-    """Return the offsets of the .start files among a partition's file names, ascending; the last one is valid."""
+    """Return the offsets of the .start files among a partition's file names, ascending; the last offset is valid."""
     return sorted(int(match[1]) for name in names if (match := _START_NAME.fullmatch(name)))
 
 
 def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
     """Return the generations of the .log files without an index, by base offset, among a partition's file names.
 
-    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all but the newest
-    segment, a missing index means that it was lost.
+    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all segments except
+    the newest, a missing index means that it was lost.
     """
     # Called at each listing, mostly with an empty result: names are compared before they are parsed.
     known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}

@@ -1,7 +1,7 @@
 """Read-ahead cache for consumers that poll a few messages at a time.
 
-Reading one message costs as much as reading a hundred. When a small read continues the previous one, ReadAhead reads and
-checks the messages behind it too, and serves the next polls from memory. Compiled, since every such poll calls it.
+Reading one message costs as much as reading a hundred. When a small read continues the previous read, ReadAhead also reads and
+checks the following messages, and serves the next polls from memory. Compiled, since every such poll calls it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headstream.core.codec import uncompiled as cython
 
     class ChunkReader(Protocol):
-        """Of a partition's follower, what reading ahead needs."""
+        """The interface of a partition's follower for reading ahead."""
 
         @property
         def end_offset(self) -> int: ...
@@ -31,9 +31,11 @@ else:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.stored.scan import take_at
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.stored.scan import take_at
 
 __all__ = ["ReadAhead"]
@@ -59,7 +61,7 @@ class ReadAhead:
         self._next_offset = _NOWHERE
 
     def read_chunk(self, follower: ChunkReader, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
-        """Return the result of read_chunk() of one and the same follower; states may be as of an earlier read."""
+        """Return the result of read_chunk() of the same follower; states can date from an earlier read."""
         if from_offset == self._next_offset:
             if self._at == len(self._cached) and until_offset < follower.end_offset and not follower.may_miss(from_offset):
                 # A copy: the follower reuses its buffer.
@@ -78,7 +80,7 @@ class ReadAhead:
     def take_cached(
         self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
     ) -> bytearray | None:
-        """Return the next messages after `head` free bytes if all are cached; states may be as of an earlier read."""
+        """Return the next messages after `head` free bytes if all are cached; states can date from an earlier read."""
         cached = memoryview(self._cached)
         size: cython.longlong = cached.nbytes
         if offset != self._next_offset or self._at == size or count < 1:
@@ -86,7 +88,7 @@ class ReadAhead:
         p: cython.p_const_uchar = c.readable(cached)
         notes: cython.p_uchar = c.writable(_NOTES if cython.compiled else bytearray(_NOTES_BYTES))
         end: cython.longlong = take_at(p, self._at, size, count, size_bytes, notes)
-        if end < 0 or c.load64(notes, 24) != count:
+        if end < 0 or c.load64(notes, layout.NOTED_COUNT) != count:
             return None
         size = end - self._at
         taken = c.new_bytes(head + size)

@@ -1,8 +1,8 @@
 """Reads one segment: from offsets to byte ranges to bytes.
 
-A chunk ends with a send where possible, which the index alone decides. Messages are counted only where a range begins or
+A chunk ends with a send if possible, as determined by the index alone. Messages are counted only where a range begins or
 ends within a send, or a send is larger than the requested chunk.
-Compaction replaces a closed segment's index with one that names another .log. Files that are open stay readable.
+Compaction replaces a closed segment's index with an index that names another .log. Files that are open stay readable.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Segment:
         return self._opened()
 
     def refresh(self) -> None:
-        """Read what was appended since the last refresh."""
+        """Read the appends since the last refresh."""
         if self._index is not None:
             self._index.refresh()
 
@@ -166,7 +166,7 @@ class Segment:
     ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to continue from.
 
-        If compaction has removed the whole range, the bytes are empty and the offset is the next existing one, or
+        If compaction has removed the entire range, the bytes are empty and the returned offset is the next existing offset, or
         until_offset.
 
         Args:
@@ -233,7 +233,7 @@ class Segment:
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
 
     def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
-        """Read sends up to the first damaged one; the bytes of the first send before `start` have been checked."""
+        """Read sends up to the first damaged send; the bytes of the first send before `start` have been checked."""
         first, end = index.entry(number), index.entry(last)
         is_begun = start > first.byte_position
         checked = first.end_position - start if is_begun else 0
@@ -250,7 +250,7 @@ class Segment:
         return chunk[: end.end_position - start].toreadonly(), end.end_offset
 
     def _next_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset, or of the next one if compaction has removed it."""
+        """Return the number of the entry that contains an offset, or of the next entry if compaction has removed it."""
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
@@ -273,7 +273,7 @@ class Segment:
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} is gone: it was removed by its mark for deletion, or by a compaction",
+                    f"the message at offset {offset} no longer exists: it was marked for deletion, or compacted",
                     where=self._directory,
                     advice="Use existing offsets",
                 )
@@ -307,7 +307,7 @@ class Segment:
         return index.entry(number).first_offset if number < index.count else self.end_offset
 
     def _entry_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset; usually that of the last read, or the next one."""
+        """Return the number of the entry that contains an offset; usually the entry of the last read, or the next entry."""
         for number in (self._near, self._near + 1):
             if number < index.count:
                 entry = index.find_entry(number)

@@ -18,7 +18,7 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suf
 
 
 class MissingIndex:
-    """Stands for an index that is missing beside its .log: an index without entries."""
+    """Replaces an index that is missing beside its .log: an index without entries."""
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Return 0: the file is empty."""
@@ -33,7 +33,7 @@ class MissingIndex:
 
 
 def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_base: int | None) -> tuple[int, str]:
-    """Return the offset up to which an index is complete, and what is wrong after it: "" if complete up to `next_base`.
+    """Return the offset up to which an index is complete, and the fault after it: "" if complete up to `next_base`.
 
     `next_base` is None for the newest segment. `data_bytes` returns the size of its .log, if the index does not record it.
     """
@@ -53,7 +53,7 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
 def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
     """Return first offset -> highest .log generation of the segments before the newest whose index is missing: damage, not a gap.
 
-    A .log after `newest`, the newest segment with an index, may be one that is being created.
+    A .log after `newest`, the newest segment with an index, can be a segment that is being created.
     """
     found = {}
     for base, generations in unindexed_logs(names).items():

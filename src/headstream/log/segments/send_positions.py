@@ -20,7 +20,7 @@ _GUESS_SPARE_BYTES: Final = 512
 
 
 class SendPositions:
-    """Known positions of messages in one segment; `damaged` makes the error for a byte position without a complete message."""
+    """Known positions of messages in one segment; `damaged` creates the error for a byte position without a complete message."""
 
     __slots__ = ("_damaged", "_known", "_last_offset", "_last_position", "_read")
 

@@ -1,7 +1,7 @@
 """Finds closed segments that a filter need not read: by the index, which has their times, and by their summaries.
 
-A segment is skipped only if its files are whole by their sizes, and end where the next segment begins: what is missing is
-found as ever. Bytes that were changed in a skipped segment are found by `headstream verify`, and by reads of them.
+A segment is skipped only if its files are complete by their sizes, and end where the next segment begins, so that missing data
+is still detected. Bytes that were changed in a skipped segment are found by `headstream verify`, and by reads of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SegmentSkips:
         self._known.clear()
 
     def count_unmatched(self, where: Filter, base: int, next_base: int) -> int | None:
-        """Return the number of messages of a segment if none of them can match a filter or be beyond it, else None."""
+        """Return the number of messages of a segment if no message can match a filter or make it fail, else None."""
         if not where.headers and _INDEXED.isdisjoint(where.fields):
             return None
         key = where.program, base, next_base

@@ -10,7 +10,7 @@ Little-endian, `<base>.summary`:
     flags    1 null or missing, 2 kinds unknown to the writer, 4 NaN, 8 floats, 16 false, 32 true, 64 numbers, 128 texts
 
 size_bytes is the file's size; check is the CRC-32C of all its other bytes. The segment that it describes is the one whose index
-names this generation, with this number of entries and this last entry: any other one, as after a compaction, an erasure or a
+names this generation, with this number of entries and this last entry: any other segment, as after a compaction, an erasure or a
 rebuild of the index, is read as if there were no summary. `flags` describe the values of messages; least and greatest number
 follow with 64, least and greatest text with 128. They can lie outside of the values: texts are cut to 256 bytes, and 0 instead
 of a greatest text is none. `listed` is the number of all distinct values but null and NaN, 255 if they are not listed. `hashes`
@@ -102,7 +102,7 @@ def read_summary(directory: str, index: IndexReader, files: ReadFiles) -> Segmen
 
 
 def is_whole_summary(content: bytes | bytearray | memoryview) -> bool:
-    """Return whether bytes are the whole content of a summary, of any version, by size and check."""
+    """Return whether bytes are the complete content of a summary, of any version, by size and check."""
     view = memoryview(content)
     if len(view) < _BODY_AT or bytes(view[: len(_MAGIC)]) != _MAGIC:
         return False
@@ -111,7 +111,7 @@ def is_whole_summary(content: bytes | bytearray | memoryview) -> bool:
 
 
 def read_content(path: str, files: ReadFiles) -> memoryview | None:
-    """Return the content of a summary's file, empty if it is too large for one, None if it is missing."""
+    """Return the content of a summary's file, empty if it is too large for a summary, None if it is missing."""
     file = files.open_read(path)
     if file is None:
         return None

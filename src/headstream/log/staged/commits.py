@@ -1,19 +1,19 @@
 """Staged commits: the log's writer appends all staged batches of a commit, exactly once, across crashes.
 
     taken      the manifest in the inbox is renamed, so that it can no longer be withdrawn
-        intent     catalog, one transaction: the manifest, and the offset at which each partition's part will begin
+        intent     catalog, one transaction: the manifest, and the offset at which each partition's part begins
         appended   chunk after chunk, to partitions that are reserved meanwhile; then synced
         done       catalog, one transaction: writer and epoch; then the staged files are removed
 
 A power cut before the intent leaves an epoch that is neither appended nor acknowledged: its writer commits it again.
 So the manifest is not synced; the staged files are, before the intent, since recovery finishes the commit from them.
 
-An intent is finished before anything else is appended to its partitions: at the next opening, or in the same process
+An intent is finished before any other append to its partitions: at the next opening, or in the same process
 by the next send to one of them. Offsets show which chunks are appended: a partition's chunks follow each other from the
 intent's offset, so a partition that ends after the beginning of a chunk has that chunk. Where deduplication can drop
 messages, offsets do not show it, and progress is recorded after each chunk.
 
-Readers see a commit partition after partition while it is appended: it is atomic at its end, not at one moment.
+Readers see a commit partition by partition while it is appended: all of it is visible at its end, but not all at one moment.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
     try:
         manifest = read_manifest(taken, files)
     except CorruptLogError as error:
-        _set_aside(taken, files, "damaged", error.what)
+        _quarantine(taken, files, "damaged", error.what)
         return None
     except StorageError as error:
-        _set_aside(taken, files, "unreadable", error.what)
+        _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _set_aside(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
-def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
+def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
     _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 
@@ -127,7 +127,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
 
     Raises:
         NotFoundError: a topic or partition is missing, or the manifest is of another log.
-        LimitError: the topic does not take such messages.
+        LimitError: the topic does not accept these messages.
     """
     if manifest.identity != log.identity:
         raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
@@ -176,9 +176,9 @@ _REMEMBERED_US: Final = 86_400 * 1_000_000
 """How long the outcome of such a writer's commit is stored: much longer than a client waits for it."""
 
 _SWEEP_S: Final = 3600.0
-_ABSENT_LOOK_S: Final = 0.25
-_IDLE_LOOK_S: Final = 0.02
-_BUSY_LOOK_S: Final = 0.004
+_ABSENT_CHECK_S: Final = 0.25
+_IDLE_CHECK_S: Final = 0.02
+_BUSY_CHECK_S: Final = 0.004
 _BUSY_S: Final = 2.0
 """Polling intervals of the inbox: without an inbox, without new manifests, and shortly after a new one."""
 
@@ -226,11 +226,11 @@ class StagedCommits:
         while not self._stop.wait(wait_s):
             try:
                 names = log.files.list_names(inbox)
-                wait_s = _ABSENT_LOOK_S if names is None else _IDLE_LOOK_S
+                wait_s = _ABSENT_CHECK_S if names is None else _IDLE_CHECK_S
                 if names and self.append_submitted():
                     busy_until = time.monotonic() + _BUSY_S
                 if time.monotonic() < busy_until:
-                    wait_s = _BUSY_LOOK_S
+                    wait_s = _BUSY_CHECK_S
                 elif time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + _SWEEP_S
                     sweep_abandoned(log.root, log.files, self._clock_us())
@@ -248,7 +248,7 @@ class StagedCommits:
     def append_submitted(self) -> int:
         """Append every committed epoch that is not appended yet, and return the number of commits.
 
-        After a StorageError the rest is retried at the next call, or opening; so in resume().
+        After a StorageError the rest is retried at the next call, or opening; likewise in resume().
         """
         log = self._log
         with log.administration:
@@ -279,14 +279,14 @@ class StagedCommits:
             raise unfinished
 
     def _resume(self) -> list[StorageError]:
-        """Finish what can be finished, and return the errors of the rest."""
+        """Finish all commits that can be finished, and return the errors of the rest."""
         with self._log.administration:
             self._unfinished.clear()
             failures: list[StorageError] = []
             for record in pending_commits(self._catalog()):
                 try:
                     manifest = Manifest.decode(record.manifest, f"commits, {record.writer!r}")
-                    self._finish(self._settle(record), manifest)
+                    self._finish(self._repair_intent(record), manifest)
                 except StorageError as error:
                     failures.append(error)
                     self._keep_reserved(record, error)
@@ -376,9 +376,8 @@ class StagedCommits:
         record_commit(self._catalog(), done, self._clock_us())
         self._clear(manifest.writer, manifest.epoch)
 
-    def _settle(self, record: CommitRecord) -> CommitRecord:
-        """Truncate what a power cut has damaged of an intent, and move its beginning to a partition's end that is now before
-        it."""
+    def _repair_intent(self, record: CommitRecord) -> CommitRecord:
+        """Truncate the parts of an intent that a power cut has damaged, and move its start back to the partition's new end."""
         settled = []
         for progress in record.progress:
             topic, end = self._find_topic(progress), progress.from_offset

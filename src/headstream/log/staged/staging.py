@@ -2,13 +2,13 @@
 
     DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
     DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; its rename submits them
-    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
+    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends its batches
 
-A writer sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py): its repeated manifest has no effect, one of an earlier epoch is
+A writer, such as a Spark query, sends epochs one after the other. An epoch is committed once: the log records the last epoch of
+each writer (commit_records.py): its repeated manifest has no effect, a manifest of an earlier epoch is
 rejected.
 
-Staging and committing need no lock. The log's writer, whichever process that is, appends the manifest's batches
+Staging and committing need no lock. The log's writer process appends the manifest's batches
 (commits.py), and the committer waits for that (submission.py). Uncommitted batches are swept
 by the same writer's next commit, or after a day.
 """
@@ -74,7 +74,7 @@ class Manifest:
     parts: tuple[StagedPart, ...]
 
     def encode(self) -> bytes:
-        """Return it as JSON, with a checksum of its own."""
+        """Return it as JSON, with its checksum."""
         body = json.dumps(asdict(self), separators=(",", ":"))
         return json.dumps({"check": crc32c(body.encode()), "manifest": body}).encode()
 
@@ -107,7 +107,7 @@ def _read_members(members: Any) -> Manifest:
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("a part's name leads out of its directory")
+        raise ValueError("a part's name points outside its directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 
@@ -136,14 +136,14 @@ def check_epoch(writer: str, epoch: int) -> None:
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
             f"{writer!r:.60} cannot name a writer",
-            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts 3 a byte of its UTF-8",
+            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts as 3 per byte of its UTF-8",
         )
     if not 0 <= epoch <= MAX_EPOCH:
         raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} is out of range", advice=f"Use 0 to {MAX_EPOCH}")
 
 
 def read_manifest(path: str, files: Files) -> Manifest | None:
-    """Return the manifest in a file, or None where there is no such file."""
+    """Return the manifest in a file, or None if there is no such file."""
     file = files.open_read(path)
     if file is None:
         return None

@@ -1,8 +1,8 @@
-"""Submission: any process commits staged batches, whichever process has the log's lock.
+"""Submission: any process can commit staged batches, even if another process holds the log's lock.
 
 committed before         no effect; an error if a later epoch of its writer is committed
 the lock is free         this process acquires it for a moment and appends
-another process has it   that one appends and removes the manifest; this process waits, and takes over if it exits
+another process has it that process appends and removes the manifest; this process waits, and takes over if it exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 
@@ -20,8 +20,8 @@ from headstream.log.opening import close_log, open_directory
 from headstream.log.segments.layout import INBOX_NAME
 from headstream.log.staged.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, check_epoch, inbox_path, remove_staged
 
-_FIRST_LOOK_S: Final = 0.001
-_LAST_LOOK_S: Final = 0.02
+_FIRST_CHECK_S: Final = 0.001
+_LAST_CHECK_S: Final = 0.02
 _TAKEN_WAIT_FACTOR: Final = 4
 """A commit that another process is appending cannot be withdrawn: extra time."""
 
@@ -63,9 +63,9 @@ def commit_staged(
 
     Raises:
         LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
-        InvalidInputError: it cannot be appended, as when a topic was deleted, or a later epoch of its writer is committed;
-            nothing is in the log.
-        StorageError: the system refused; the log's next writer finishes what was begun.
+        InvalidInputError: it cannot be appended, for example because a topic was deleted, or a later epoch of its writer is
+            committed; no message is in the log.
+        StorageError: the system refused; the log's next writer finishes the commit.
     """
     log = open_directory(directory)
     try:
@@ -93,7 +93,7 @@ def commit_to(
         return
     log.files.make_directory(f"{log.root}/{INBOX_NAME}")
     log.files.replace(path, manifest.encode(), durably=False)  # not acknowledged yet: a power cut can take it
-    until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
+    until, check_s = monotonic() + timeout_s, _FIRST_CHECK_S
     is_withdrawable = True
     while True:
         locked: LogLockedError | None = None
@@ -109,7 +109,7 @@ def commit_to(
         is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
         if is_refused or _is_done(record, epoch):
             if monotonic() <= until and _is_in_inbox(log, writer, epoch):
-                sleep(_FIRST_LOOK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
+                sleep(_FIRST_CHECK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
                 continue
             if record is not None and is_refused:
                 raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
@@ -134,12 +134,12 @@ def commit_to(
                 raise _refusal(locked, timeout_s)
             is_withdrawable = False
             until = monotonic() + timeout_s * _TAKEN_WAIT_FACTOR
-        sleep(look_s)
-        look_s = min(look_s * 2, _LAST_LOOK_S)
+        sleep(check_s)
+        check_s = min(check_s * 2, _LAST_CHECK_S)
 
 
 def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
-    """Reject an epoch before another one of its writer: it is unknown whether it was committed in its time."""
+    """Reject an epoch before a later epoch of its writer: it is unknown whether it was committed."""
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(

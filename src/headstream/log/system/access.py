@@ -1,8 +1,8 @@
-"""Access modes of a log's files: for this user alone, or for a group too.
+"""Access modes of a log's files: for this user only, or also for a group.
 
 By default only this user has access: directories 0700, files 0600, regardless of the umask. A log shared with a group is
 in a directory with the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
-created in it belong to the group too, with the directory's own group permissions, recursively. So every process
+created in it also belong to the group, with the directory's own group permissions, recursively. So every process
 creates files with the same access.
 """
 
@@ -66,7 +66,7 @@ def _shared(path: str) -> int:
 
 
 def share_with_group(directory: str, group_access: str) -> None:
-    """Create a log's directory, if missing, such that a group can read or write the files in it.
+    """Create a log's directory, if missing, so that a group can read or write the files in it.
 
     Args:
         group_access: One of GROUP_ACCESS.
@@ -90,5 +90,5 @@ def share_with_group(directory: str, group_access: str) -> None:
     raise InvalidOptionError(
         f"group_access is {group_access!r}, and the existing log has a directory of mode {mode:04o}",
         where=directory,
-        advice=f"Change it by hand: chmod {wanted:04o} for it and all directories in it, and the group's rights of all files",
+        advice=f"Run chmod {wanted:04o} for it and all directories in it, and set the group's rights of all files",
     )

@@ -2,7 +2,7 @@
 
 A process that exits or crashes releases it. The file stays after the release, unless a subclass checks after locking that the
 path still names the file it has locked. A forked child would hold its parent's locks beyond the parent's exit, so it closes them
-at once.
+immediately.
 """
 
 from __future__ import annotations

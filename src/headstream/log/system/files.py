@@ -5,11 +5,11 @@ The exceptions are the locks (file_lock.py) and the catalog, whose files SQLite 
 Files is a protocol, so that tests can inject a disk's failures (a short or failed write, a full disk, a crash between two
 operations). OsFiles is the operating system's; MemoryFiles is the memory of one process, for `memory://` and for tests.
 
-A write has a byte position, never "append": the next write overwrites one that failed half-way.
+A write has a byte position, never "append": the next write overwrites a write that failed midway.
 
 A big file has space reserved after its end, where the system supports it: writing there is a sixth cheaper, and files that grow
-in parallel are less fragmented. Its size, which recovery uses, is unchanged. Written bytes are flushed early: the sync at a
-segment's end would otherwise wait for 256 MB, and block appends.
+in parallel are less fragmented. Its size, which recovery uses, is unchanged. Written bytes are flushed early: otherwise the sync
+at a segment's end waits for 256 MB, and blocks appends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WriteFile(ReadFile, Protocol):
         """Truncate the file to a size."""
 
     def trim(self) -> None:
-        """Release space reserved after its end: it will not grow soon."""
+        """Release space reserved after its end, because it does not grow soon."""
 
     def sync(self) -> None:
         """Sync the written bytes to the disk."""
@@ -71,7 +71,7 @@ class Files(ReadFiles, Protocol):
         """Create a directory and its parents; it can exist."""
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see the old or the new. Not durably, a power cut can leave anything."""
+        """Replace a file's content atomically: readers see the old or the new content. A power cut can leave either or none."""
 
     def sync_directory(self, path: str) -> None:
         """Sync the names added to and removed from a directory."""
@@ -114,7 +114,7 @@ class OsFile(OsReadFile):
         return self._descriptor, self._way
 
     def _reserve_ahead(self, position: int, end: int) -> None:
-        """Reserve space for a write and later ones, and start flushing earlier bytes."""
+        """Reserve space for a write and later writes, and start flushing earlier bytes."""
         if end > self._reserved:
             until = end + min(end, _MAX_RESERVED_BYTES)
             reserve(self._descriptor, position, until - position)  # on failure, such as a full disk, the write raises

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-SET_ASIDE: Final = ".set-aside-"
+QUARANTINE_MARK: Final = ".set-aside-"
 """Infix of the name of a file that was set aside, before the time."""
 
 _LOGGER: Final = logging.getLogger("headstream.log")
@@ -45,10 +45,10 @@ class LogFinding:
         topic: `stream/topic`, or None if it is not about a partition.
         partition: From 1, or None.
         from_offset: The first offset affected, or None.
-        until_offset: One past the last one, or None if unknown.
+        until_offset: One past the last byte, or None if unknown.
         from_byte: The first byte of the file affected, or None.
-        until_byte: One past the last one, or None.
-        is_damage: Whether data is lost or wrong; if not, it is what an ordinary crash leaves, or a note.
+        until_byte: One past the last offset, or None.
+        is_damage: Whether data is lost or wrong; if not, it is a trace of an ordinary crash, or a note.
     """
 
     kind: FindingKind

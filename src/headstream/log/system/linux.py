@@ -1,8 +1,8 @@
 """Calls of the operating system: the limit of open files, space reserved after a file's end, early flushing, and
 notifications of changes in a directory.
 
-All but the first are Linux's, called through the C library. Where they are missing or refused, reserve() and
-start_writing() do nothing and open_inotify() returns None: callers work without them.
+All but the first are Linux's, called through the C library. If they are missing or refused, reserve() and start_writing() do
+nothing and open_inotify() returns None: callers work without them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OVERFLOWN: Final = -1
 
 
 def _function(name: str, *arguments: Any) -> Any:
-    """Return a function of the C library, or None if it has none of that name."""
+    """Return a function of the C library, or None if it has no function of that name."""
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError, TypeError):
@@ -54,7 +54,7 @@ _inotify_rm_watch: Final = _function("inotify_rm_watch", ctypes.c_int, ctypes.c_
 
 
 def max_open_files() -> int:
-    """Return how many files this process can have open."""
+    """Return the number of files that this process can have open."""
     limit = _USUAL_OPEN_FILES if getrlimit is None else getrlimit(RLIMIT_NOFILE)[0]
     return limit if limit >= 0 else 1 << 30  # negative: without limit
 
@@ -113,7 +113,7 @@ class Inotify:
 
 
 def open_inotify() -> Inotify | None:
-    """Return an Inotify, or None if the system has none or this user's limit is reached."""
+    """Return an Inotify, or None if the system does not have it or this user's limit is reached."""
     if _inotify_init1 is None or _inotify_add_watch is None or _inotify_rm_watch is None:
         return None
     descriptor = int(_inotify_init1(_NONBLOCK | os.O_CLOEXEC))

@@ -1,9 +1,9 @@
 """Compaction: topics that retain the last message of each key, compacted in the background.
 
 A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when it pays off. A partition is
-due when as many bytes were appended since the last pass as that pass retained, so that a byte is written about once more;
-or when they are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed
-first, so that everything present when a pass begins is compacted when it ends.
+due when as many bytes were appended since the last pass as that pass retained, so that a byte is rewritten about once;
+or when they are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed first, so that a
+pass compacts all messages that exist when it begins.
 
 A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
 minute if the system refused.
@@ -100,7 +100,7 @@ class Compaction:
         )
 
     def compact(self, topic: TopicRecord, number: int) -> Outcome:
-        """Compact a partition now, due or not; after a CorruptLogError the damaged segment and all newer ones are unchanged."""
+        """Compact a partition now, due or not; after a CorruptLogError the damaged and all newer segments are unchanged."""
         with self._log.passing:
             return self.compact_holding(topic, number)
 

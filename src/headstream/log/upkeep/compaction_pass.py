@@ -1,22 +1,22 @@
-"""One compaction of one partition: of each key in its closed segments, the last message is retained, with its offset.
+"""One compaction of one partition: for each key in its closed segments, the last message is retained, with its offset.
 
     closed segments, oldest first      clean (an earlier pass has compacted them) ... dirty ...
-    1  the newest offset of each key of the dirty ones             -> a table of hashes (codec.batch.compact)
+    1  the newest offset of each key of the dirty segments -> a table of hashes (codec.batch.compact)
     2  neighbours that fit into one segment, a group               -> one new segment (segment_rewrite.py)
 
-A group is done after all older ones, so that a null payload is never removed before the messages it deletes. A group without
+Groups are rewritten from old to new, so that a null payload is never removed before the messages that it deletes. A group without
 remaining messages stays as a segment without messages, until a later pass merges it into a neighbour.
 
-A message is retained unless a dirty segment has a newer one of its key. A null payload older than the topic's delay
-is removed, and so is a message marked for deletion whose grace is over; until then too it replaces older ones. Messages
+A message is retained unless a dirty segment has a newer message of its key. A null payload older than the topic's delay
+is removed, and so is a message marked for deletion whose grace is over; until then it also replaces older messages. Messages
 without a key are retained: they were sent before compaction was enabled.
 
 A pass changes only proven segments: by the index, whose entries follow each other up to the end of the .log; by the
-messages, each send checked against its entry; by the neighbours, each beginning where the one before it ends. It ends before
-the first unproven segment: that one and all newer ones are unchanged, since a repair of the damage can need the messages
+messages, each send checked against its entry; by the neighbours, each beginning where the previous segment ends. It ends before
+the first unproven segment: it and all newer segments are unchanged, since a repair of the damage can need the messages
 that they replace.
 
-Memory is bounded: dirty segments are read in parts of 3 million messages, or of one segment if that has more.
+Memory is bounded: dirty segments are read in parts of 3 million messages, or of one segment if it has more.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of a pass; it is not whole if the topic was changed or segments were dropped meanwhile."""
+    """Result of a pass, which is incomplete if the topic was changed or segments were dropped meanwhile."""
 
     dropped_count: int = 0
     oldest_null_us: int | None = None
@@ -91,7 +91,7 @@ class CompactionPass:
         self._damage: CorruptLogError | None = None
 
     def run(self) -> Outcome:
-        """Compact all closed segments; after a CorruptLogError the damaged segment and all newer ones are unchanged."""
+        """Compact all closed segments; after a CorruptLogError the damaged segment and all newer segments are unchanged."""
         try:
             with self._context.lock:
                 self._context.check_wanted()
@@ -118,15 +118,15 @@ class CompactionPass:
             return self._outcome
 
     def _check_all_whole(self, found: list[Closed]) -> None:
-        """Raise the fault of the first damaged segment; older ones have been compacted."""
+        """Raise the fault of the first damaged segment; older segments have been compacted."""
         if self._damage is not None:
             raise self._damage
         for segment in found:
             if segment.fault:
                 raise CorruptLogError(
-                    f"a segment is damaged: {segment.fault}. It and all newer ones are not compacted",
+                    f"a segment is damaged: {segment.fault}. It and all newer segments are not compacted",
                     where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
-                    advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+                    advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
                 )
 
     @staticmethod
@@ -138,7 +138,7 @@ class CompactionPass:
         return end
 
     def _note(self, segments: list[Closed]) -> tuple[bytearray, int]:
-        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged one."""
+        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged segment."""
         table = new_key_table(sum(segment.messages_count for segment in segments))
         for number, segment in enumerate(segments):
             try:

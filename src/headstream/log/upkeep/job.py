@@ -1,4 +1,4 @@
-"""Job: one kind of background work of a log, and what the four kinds share."""
+"""Job: one kind of background work of a log, and the common parts of the four kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Job(Protocol):
     interval_s: ClassVar[float]
 
     def apply(self) -> int:
-        """Do what is due, and return how much was done; it ends early when the log closes, and raises nothing."""
+        """Do the due work, and return its amount; ends early when the log closes, and raises nothing."""
 
 
 def goes_on(log: LogAccess, topic: TopicRecord) -> bool:
@@ -46,8 +46,8 @@ def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]
     return done
 
 
-def retry_time_us(what: str, error: HeadstreamError, now_us: int) -> int:
+def retry_time_us(task: str, error: HeadstreamError, now_us: int) -> int:
     """Log that work has failed, and return when to retry it: an hour later, or a minute later if the system refused."""
     is_refused = isinstance(error, StorageError)
-    _LOGGER.warning("%s failed, and is retried in %s: %s", what, "a minute" if is_refused else "an hour", error)
+    _LOGGER.warning("%s failed, and is retried in %s: %s", task, "a minute" if is_refused else "an hour", error)
     return now_us + (_SHORT_PAUSE_US if is_refused else LONG_PAUSE_US)

@@ -1,12 +1,12 @@
-"""MarkedRemoval: messages that are marked for deletion leave the disk once their topic's grace is over.
+"""MarkedRemoval: messages that are marked for deletion are removed from the disk after their topic's grace.
 
 A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many
-marks, a round begins with the oldest one shortly before its grace ends, and takes with it those that follow within an hour, or
-within an eighth of a shorter grace. If a marked message is in the newest segment, a new one is begun first.
+marks, a round begins shortly before the grace of the oldest mark ends, and includes the marks whose grace ends within the next
+hour, or within an eighth of a shorter grace. If a marked message is in the newest segment, a new segment is begun first.
 
-A topic that compacts is compacted instead: a removed message still replaces older ones of its key. A topic under legal hold
-is left alone. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
-minute if the system refused.
+A topic that compacts is compacted instead: a removed message still replaces older messages of its key. A topic under legal hold
+is left unchanged. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later,
+or a minute if the system refused.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _END: Final = 1 << 62
 
 
 def due_before_us(grace_us: int, now_us: int) -> int:
-    """Return the time before which marks were made that a pass of this moment removes."""
+    """Return the time up to which a pass that begins now removes marked messages."""
     return now_us - grace_us + min(_BATCH_US, grace_us // _BATCH_PART) + 1
 
 
 class MarkedRemoval:
-    """Removes marked messages of a log's topics: those whose grace is over in the background, others when asked."""
+    """Removes marked messages of a log's topics: in the background after their grace, or on request."""
 
     interval_s: ClassVar[float] = 10.0
 

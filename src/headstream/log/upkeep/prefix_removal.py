@@ -2,13 +2,13 @@
 
     <offset>.start                                 created and synced: no reader gets a message before the offset from here on
     segments that end at the offset or before      dropped, the oldest first
-    the segment that contains it                   rewritten without the messages before it; the newest one is closed first
+    the segment that contains it rewritten without the messages before it; the newest segment is closed first
 
 The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
-before it deletes nothing. A crash leaves bytes of deleted messages; the next call removes them.
+before it has no effect. A crash leaves bytes of deleted messages; the next call removes them.
 
-The .start before the newest one stays until the next call: a listing of the directory that runs meanwhile can miss a name that
-is created, and must not miss both. A segment has begun at the offset or after it by then, so all before it is synced.
+The previous .start stays until the next call: a concurrent listing of the directory can miss the new name, and must not miss
+both. A segment has begun at the offset or after it by then, so all before it is synced.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
                 _rewrite(SegmentRewrite(directory, files, context), directory, closed[-1], offset)
     except PassCancelledError:
         what = "the topic was deleted or changed while its messages were removed"
-        raise TopicNotFoundError(what, where=str(topic.name), advice="Look the topic up, and try again") from None
+        raise TopicNotFoundError(what, where=str(topic.name), advice="Look up the topic, and try again") from None
     finally:
         log.note_removed(topic, number)
         log.states.note_replaced()

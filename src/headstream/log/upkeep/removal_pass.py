@@ -2,9 +2,9 @@
 
     closed segments  ->  neighbours that fit into one segment, a group  ->  groups that have a message to be removed: rewritten
 
-The messages that stay keep their offsets. As in a compaction a segment is changed only if it is proven whole, by its data, its
-index and its neighbours. A damaged one stays as it is, and is reported; a group neither contains nor spans it. Segments without a
-message to be removed are not read.
+The messages that stay keep their offsets. As in a compaction a segment is changed only if it is proven complete, by its data,
+its index and its neighbours. A damaged segment is left unchanged and reported; a group neither contains nor spans it. Segments
+without a message to be removed are not read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RemovalPass:
     Args:
         find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
             state than `marked_for_deletion` stays.
-        forget: Called with the offsets that were due in a segment once they are gone.
+        forget: Called with a segment's due offsets after they are removed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RemovalPass:
         self._outcome = Removal()
 
     def run(self, most_groups: int | None = None) -> Removal:
-        """Remove the due messages of a limited number of groups; a segment with damage (CorruptLogError) stays as it is."""
+        """Remove the due messages of a limited number of groups; a damaged segment (CorruptLogError) stays unchanged."""
         damage: CorruptLogError | None = None
         left_count = 0
         try:
@@ -91,7 +91,7 @@ class RemovalPass:
             yield from groups_of(run, 0 if fault else self._segment_bytes)
 
     def _try_to_remove(self, group: list[Closed]) -> CorruptLogError | None:
-        """Remove the due messages of a group, and return what is damaged; the whole segments of the group are done."""
+        """Remove the due messages of a group, and return the damage; the complete segments of the group are done."""
         try:
             self._remove(group)
         except CorruptLogError as error:
@@ -118,7 +118,7 @@ class RemovalPass:
         self._forget(due)  # as of the copy that replaced the group
 
     def _is_done(self, group: list[Closed]) -> bool:
-        """Return whether the due messages are gone: a crash can have left their states, which are forgotten then."""
+        """Return whether the due messages are removed; states that a crash has left are then forgotten."""
         with self._context.lock:
             changes, due = self._context.state_changes(), self._due_in(group)
         keep = keep_without(due, _MARKED)

@@ -1,11 +1,11 @@
 """Retention: drops the oldest messages of topics with a limit of age or size.
 
-Whole closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The
-size is that of all partitions of a topic: the oldest closed segment among them is dropped first.
+Only entire closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The size
+counts all partitions of a topic: the oldest closed segment among them is dropped first.
 
-A segment with a message that a group has given up stays, with all newer ones of its partition, until the message's copy in
-the dead letter is confirmed: the group's delivery journal has the outcome. A warning says so every hour (logger
-`headstream.log`), since the partition grows meanwhile.
+A segment with a message that failed finally in a group stays, with all newer segments of its partition, until the message's
+dead-letter copy is confirmed: the group's delivery journal has the outcome. A warning of `headstream.log` reports this every
+hour, since the partition grows meanwhile.
 
 Removal of a segment, and its end after a crash, are in segment_removal.py.
 
@@ -56,7 +56,7 @@ class Retention:
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
 
     def apply(self) -> int:
-        """Drop expired segments, and return their number; those that cannot be dropped or read are retried in the next round."""
+        """Drop expired segments, and return their number; segments that could not be dropped are retried in the next round."""
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
@@ -106,8 +106,9 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d on: the group %s has given up message %d, and its copy in the "
-                "dead letter is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the message",
+                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed finally, and its "
+                "dead-letter copy is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
+                "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),
             )
         return True

@@ -4,9 +4,9 @@
     2  <base>.index-new                    renamed to <base>.index: the messages are in the new files from here on
     3  side files, the old .log and the other segments removed
 
-The new index ends with a seal that has the offset up to which the group went. Before step 2 no existing file changes; after it,
-the rest of the old files is superfluous: finish_pass() removes the leftovers of both, whenever the process crashed. A group
-without remaining messages stays as a segment without messages: its seal states that nothing is missing.
+The new index ends with a seal that has the end offset of the group. Before step 2 no existing file changes; after it,
+the old files are superfluous: finish_pass() removes the leftovers of a crash in either case. A group
+without remaining messages stays as a segment without messages: its seal states that no message is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_whole(directory: str, segment: Closed) -> None:
         raise CorruptLogError(
             f"a segment is damaged: {segment.fault}. Its messages are not removed",
             where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+            advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
         )
 
 
@@ -108,7 +108,7 @@ class Rewritten(NamedTuple):
 
 
 def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[Closed]]:
-    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is its own group."""
+    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is a group by itself."""
     group: list[Closed] = []
     size_bytes = 0
     for segment in segments:
@@ -139,7 +139,7 @@ class SegmentRewrite:
         """Rewrite neighbours into the first of them.
 
         Args:
-            group: Closed segments without a fault, each beginning where the one before it ends.
+            group: Closed segments without a fault, each beginning where the previous segment ends.
             is_by_key: Whether a compaction has seen the keys of all their messages.
 
         Raises:
@@ -197,7 +197,7 @@ class SegmentRewrite:
         return Rewritten(made, dropped_count, oldest_null_us)
 
     def _swap(self, group: list[Closed]) -> None:
-        """Replace the old files by the new ones; the lock is held."""
+        """Replace the old files by the new files; the lock is held."""
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
@@ -216,7 +216,7 @@ class SegmentRewrite:
         self._files.sync_directory(self._directory)  # an erased message does not come back after a power cut
 
     def _discard(self, head: Closed) -> None:
-        """Remove the new files of a group that keeps its old ones; finish_pass() removes the rest."""
+        """Remove the new files of a group that keeps its old files; finish_pass() removes the rest."""
         with suppress(StorageError), self._context.lock:
             index = open_index(self._directory, head.base_offset, self._files)
             if index is not None:
@@ -227,5 +227,5 @@ class SegmentRewrite:
 
 
 def older(one: int | None, other: int | None) -> int | None:
-    """Return the earlier one of two times, microseconds; None is not a time."""
+    """Return the earlier of two times, microseconds; None is not a time."""
     return other if one is None else one if other is None else min(one, other)

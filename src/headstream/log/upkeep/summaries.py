@@ -4,9 +4,9 @@ A segment is summarized some seconds after it was closed; after a compaction or 
 names other headers; and when its summary is missing or damaged, as of segments that were closed before the option was set.
 Without the option the topic's summaries are removed. Until a segment has a summary, filters read it.
 
-The messages are read without a lock. The file is written with the lock that removals hold, so that it lands beside the segment
-that it describes, or is not written; the file says which segment that is, so that it never counts for another one. A summary
-that is not finished when the log closes is begun again at the next opening.
+The messages are read without a lock. The file is written with the lock that removals hold, so that it is written beside the
+segment that it describes, or not at all; the file identifies that segment, so that it is never used for another segment. A
+summary that is not finished when the log closes is begun again at the next opening.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Summaries:
         self._buffers = BufferPool()
 
     def apply(self) -> int:
-        """Make the missing summaries, remove those that are not wanted, and return the number of new ones."""
+        """Write missing summaries, remove unwanted summaries, and return the number of new summaries."""
         return sum_over_partitions(self._log, self._apply)
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
@@ -87,7 +87,7 @@ class Summaries:
         return key in known.done
 
     def _summarize(self, topic: TopicRecord, directory: str, segment: Closed, known: _Known) -> bool:
-        """Make the summary of a segment, and return whether it was made."""
+        """Write the summary of a segment, and return whether it was written."""
         base, now_us = segment.base_offset, self._clock_us()
         if now_us < known.not_before_us.get(base, 0):
             return False
@@ -119,7 +119,7 @@ class Summaries:
             raise PassCancelledError
 
     def _remove_unwanted(self, topic: TopicRecord, directory: str, closed: list[Closed]) -> None:
-        """Remove summaries without messages, all without the option, and unfinished ones."""
+        """Remove unfinished summaries and summaries without messages; without the option, remove all."""
         bases = {f"{segment.base_offset:020d}{SUMMARY_SUFFIX}" for segment in closed if segment.size_bytes}
         names = self._log.files.list_names(directory) or []
         unwanted = [name for name in names if name.endswith(SIDE_SUFFIXES) and name not in bases]

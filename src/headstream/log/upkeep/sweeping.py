@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from headstream.errors import StorageError
 from headstream.log.catalog.catalog import Catalog, topics_of
-from headstream.log.partition.index_rebuild import free_aside_name
+from headstream.log.partition.index_rebuild import free_quarantine_path
 from headstream.log.partition.recovery import MISSING_ADVICE
 from headstream.log.segments.layout import OFFSETS_NAME, STREAMS_NAME, topic_directory
 from headstream.log.system.files import Files
@@ -22,7 +22,7 @@ from headstream.log.system.findings import report
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones."""
+    """Remove the directories of deleted topics, set aside unexplained directories, and report missing directories."""
     topics = list(topics_of(catalog.snapshot()))
     known = {topic.number for topic in topics}
     last = catalog.last_topic_number()
@@ -51,7 +51,7 @@ def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
             files.remove_directory(directory)
             report(directory, "the rest of a deleted or purged topic is removed")
         elif any(files.list_names(f"{directory}/{name}") for name in files.list_names(directory) or []):
-            target = free_aside_name(directory, files)
+            target = free_quarantine_path(directory, files)
             files.rename(directory, target)
             report(directory, f"the catalog does not know this topic: set aside as {target.rpartition('/')[2]}")
     except StorageError as error:  # harmless: the next opening retries

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """The running jobs of one log; `removed` counts what this process has removed of marked messages."""
+    """The running jobs of one log; `removed` counts the marked messages that this process has removed."""
 
     def __init__(self, log: LogAccess) -> None:
         self._log = log
@@ -40,7 +40,7 @@ class Upkeep:
             self.removed += removal
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start what a topic or a mark needs and is not running."""
+        """Start the jobs that a topic or a mark needs, unless they run."""
         options = [topic.options for topic in topics_of(self._log.snapshot())]
         if any(each.retention_us is not None or each.retention_bytes is not None for each in options):
             self._start("retention", Retention, clock_us)

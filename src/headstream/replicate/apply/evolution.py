@@ -1,16 +1,15 @@
 """How a table's columns follow its source: which differences are applied, and which are refused.
 
-Two questions, asked apart. What did the source change since the newest schema applied (compare_schemas)? A policy
-answers each such change. And what must the target do to hold a schema's rows (plan_evolution)?
+Two questions, asked apart. The source's changes since the newest applied schema (compare_schemas). A policy applies to each such
+change. The changes after which the target can hold a schema's rows (plan_evolution):
 
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
     renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
-                the column keeps the name that the table has for it
-    widened     the column's type grows
-    narrowed    the column keeps its type, which holds the narrower one too; where neither holds the other, nothing does
-    nullable    nothing: every column of a target may be null
-    key         refused: rows are found by their key, and what was deleted is known by it
+                the column keeps its name in the table widened the column's type grows narrowed the column keeps its type, which
+    also holds the narrower type; where neither holds the other, no policy applies
+    nullable    nothing: every column of a target can be null
+    key         refused: rows and deletions are identified by their key
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Evolution:
 
 
 def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
-    """Return what makes a table able to hold rows of a schema.
+    """Return the changes after which a table can hold rows of a schema.
 
     A column the table lacks is added (null in old rows), a column the schema lacks stays, a type that grew is widened,
     and rows of an older, narrower schema fit unchanged.
@@ -62,7 +61,7 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
         elif not _holds(present, wanted):
             if not _holds(wanted, present):
                 raise SchemaError(
-                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither holds the other",
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither type can hold the other",
                     advice="Load the table again into an empty directory",
                 )
             widened[name] = wanted
@@ -75,13 +74,13 @@ def _holds(wide: str, narrow: str) -> bool:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
         return _INTEGERS[wide] >= _INTEGERS[narrow]
-    room, scale = _decimal(wide)
-    if room < 0:
+    precision, scale = _decimal(wide)
+    if precision < 0:
         return False
     if narrow in _INTEGERS:
-        return room - scale >= _INTEGERS[narrow]
+        return precision - scale >= _INTEGERS[narrow]
     digits, needed_scale = _decimal(narrow)
-    return digits >= 0 and scale >= needed_scale and room - scale >= digits - needed_scale
+    return digits >= 0 and scale >= needed_scale and precision - scale >= digits - needed_scale
 
 
 def _decimal(text: str) -> tuple[int, int]:
@@ -91,7 +90,7 @@ def _decimal(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SeenColumn:
-    """A column as a schema has it: its place from 1, its Spark type, whether null is legal."""
+    """A column of a schema: its place from 1, its Spark type, and whether it allows null."""
 
     ordinal: int
     kind: str
@@ -113,7 +112,7 @@ class SeenSchema:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> SeenSchema:
-        """Return what to_document() wrote."""
+        """Return the object of a document from to_document()."""
         columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
         return cls(document["version"], tuple(document["keys"]), columns)
 

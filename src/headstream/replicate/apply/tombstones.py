@@ -147,7 +147,7 @@ class Tombstones(UnitMemory):
 
 
 def _highest(table: DeltaTable) -> str:
-    """Return the highest sequence, from the statistics of the files where they contain it, else from the files."""
+    """Return the highest sequence, from the statistics of the files if they contain it, else from the files."""
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return ""

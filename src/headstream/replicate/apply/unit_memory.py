@@ -1,9 +1,9 @@
-"""Rows that are stored about a table before a merge that may fail, and removed again unless the merge's commit was made.
+"""Rows that are stored for a table before a merge that can fail, and removed again unless the merge is committed.
 
 Deletions (tombstones.py) and changes of connected keys (key_log.py) are appended to small Delta tables of the checkpoint before
 the merge that brings them. A merge of other changes that read them earlier than that commit would show a part of its
-transactions. So each append names its unit in its own commit, and before anything else is done with the table, the appends of
-the last unit are taken back if the table's log does not record the unit. Nothing older needs to be looked at.
+transactions. So each append names its unit in its commit, and before the table is used again, the appends of the last unit are
+reverted if the table's log does not record the unit. Nothing older needs to be looked at.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Unit: TypeAlias = tuple[str, int]
 
 
 class UnitMemory(ABC):
-    """A small Delta table whose newest appends are of a unit that may not be committed."""
+    """A small Delta table whose newest appends belong to a unit that is possibly not committed."""
 
     def __init__(self) -> None:
         self._unit: Unit | None = None
@@ -40,7 +40,7 @@ class UnitMemory(ABC):
         """Make a commit without a unit."""
 
     def decide(self, engine: TableEngine) -> None:
-        """Take back what the last unit has appended, unless its commit was made; call it before anything is read for a merge."""
+        """Revert the last unit's appends, unless the unit was committed; call it before reading for a merge."""
         self._unit, unit = None, self._undecided
         if unit is None:
             return
@@ -51,18 +51,18 @@ class UnitMemory(ABC):
         self._undecided = None
 
     def begin_merge(self, app_id: str, version: int, engine: TableEngine) -> None:
-        """Begin a unit's merge: what is appended from now on is taken back unless the merge's commit is made."""
+        """Begin a unit's merge: appends from now on are reverted unless the merge is committed."""
         self.decide(engine)
         self._unit = app_id, version
 
     def end_merge(self, engine: TableEngine, counts: RowCounts) -> None:
-        """End a unit's merge, which has not failed; one that changes nothing makes no commit."""
+        """End a unit's merge, which has not failed; a merge that changes nothing makes no commit."""
         if self._undecided is not None and counts == RowCounts() and not _has(engine, self._undecided):
             self._retain()
         self._unit = self._undecided = None
 
     def _note_stored(self, table: DeltaTable) -> None:
-        """Note the unit of the newest commit, when the table is opened."""
+        """Record the unit of the newest commit, when the table is opened."""
         self._undecided = _unit_of(table.history(1)[0])
 
     def _commit_properties(self) -> CommitProperties | None:
@@ -72,14 +72,14 @@ class UnitMemory(ABC):
 
 
 class RememberedTable(MergedTable):
-    """A target table with what is remembered of it."""
+    """A target table with its stored memory."""
 
     def __init__(self, engine: TableEngine, keys: list[str], *memories: UnitMemory) -> None:
         super().__init__(engine, keys)
         self._memories = memories
 
     def decide(self) -> None:
-        """Take back what the last unit has appended, unless its commit was made."""
+        """Revert the last unit's appends, unless the unit was committed."""
         for memory in self._memories:
             memory.decide(self.engine)
 
@@ -110,6 +110,6 @@ def _unit_of(commit: dict[str, Any]) -> Unit | None:
 
 
 def _has(table: TableEngine | TableLog, unit: Unit) -> bool:
-    """Return whether a table's log records a unit. No later one is there without it, since decide() comes before each merge."""
+    """Return whether a table's log records a unit. No later commit exists without it: decide() runs before each merge."""
     applied = table.last_applied(unit[0])
     return applied is not None and applied >= unit[1]

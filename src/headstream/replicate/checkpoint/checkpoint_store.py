@@ -7,7 +7,7 @@ The data that a table's commit relies on is in the store before the commit:
     save()      before a unit is merged: all of the working copy
     publish()   before a table's commit: the table's deletions, and its rejected changes
 
-So a run on another machine continues as one that was killed at that moment on this one.
+So a run on another machine continues like a run that was killed at that moment on this machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WAIT_S: Final = 1.0
 
 
 class CheckpointStore(Protocol):
-    """Puts a checkpoint's working copy where it is kept."""
+    """Stores a checkpoint's working copy in the object store."""
 
     def begin(self) -> None:
         """Begin a run; raise ReplicateError if another process uses the checkpoint, or has moved it into an object store."""
@@ -51,7 +51,7 @@ class CheckpointStore(Protocol):
         """Store all changes; returns when they are durable.
 
         Args:
-            attempts: Tries while the store fails, each as long as the storage setting `retry`.
+            attempts: Number of attempts while the store fails, each as long as the storage setting `retry`.
 
         Raises:
             ReplicateError: another process has taken over the checkpoint.
@@ -122,9 +122,9 @@ class ObjectCheckpointStore:
         """Fetch the checkpoint into the working copy, and take it over from any other process.
 
         Args:
-            first: A checkpoint in a directory, from which the one in the store is begun if there is none.
-            repair: Repairs what a process that was killed has left in the working copy, before anything is appended there:
-                what is cut off then is changed in the store too.
+            first: A checkpoint in a directory, from which the store's checkpoint is created if it does not exist.
+            repair: Repairs the working copy after a killed process, before the first append: parts that it cuts off are also
+                changed in the store.
 
         Raises:
             ReplicateError: `first` is given, and the store has a checkpoint.
@@ -147,7 +147,7 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "a checkpoint already exists there, so none can be moved",
+                "a checkpoint already exists there, so another checkpoint cannot be moved to it",
                 where=str(self.place),
                 advice="Run without --checkpoint-from, or name another place",
             )
@@ -173,7 +173,7 @@ class ObjectCheckpointStore:
         """Do nothing: open() has taken over the checkpoint."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
-        """Keep all that has changed; returns when it is kept."""
+        """Store all changes, and return when they are stored."""
         with self._lock:
             for attempt in range(1, attempts + 1):
                 try:
@@ -190,12 +190,12 @@ class ObjectCheckpointStore:
                     return
 
     def publish(self, below: Sequence[str]) -> None:
-        """Keep the changes in the given files and directories; or check at least that the checkpoint is still this process's."""
+        """Store the changes in the given files and directories; or check at least that this process still has the checkpoint."""
         with self._lock:
             self._commit(below, check=True)
 
     def check(self) -> None:
-        """Raise the error of an earlier call once more if another process has the checkpoint; sends no request."""
+        """Raise the error of an earlier call again if another process has the checkpoint; sends no request."""
         if self._lost is not None:
             raise self._refusal()
 
@@ -228,7 +228,7 @@ class ObjectCheckpointStore:
         self._commits_since += 1
 
     def _encode(self, kind: str, number: int, changes: Changes) -> bytes:
-        """Return a record, after its chunks are stored: under another name for each attempt, as one before may be there."""
+        """Return a record, after its chunks are stored: under a new name per attempt, since older chunks can exist."""
         self._attempts += 1
         driver = f"{self.driver}.{self._attempts}"
         name = record_name(kind, number, driver)
@@ -243,7 +243,7 @@ class ObjectCheckpointStore:
         return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
-        """Write a snapshot if reading the commits since the last one would cost more."""
+        """Write a snapshot if reading the commits since the last snapshot would cost more."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
         if not is_due:
             return

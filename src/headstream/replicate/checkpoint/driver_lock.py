@@ -39,7 +39,7 @@ class DriverLock(FileLock):
             raise ReplicateError(
                 f"process {holder} runs with this checkpoint" if holder else "another process runs with this checkpoint",
                 where=str(self._directory),
-                advice="Run one process per checkpoint: stop that one first",
+                advice="Run one process per checkpoint: stop that process first",
             ) from None
         except BaseException:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The mark of a checkpoint in a directory that has been moved into an object store: a file that says where to.
+"""The mark of a checkpoint in a directory that has been moved into an object store: a file with the new place.
 
 It is written before the checkpoint in the store is begun, so that both are never used; a move that ended between can be repeated.
 """
@@ -25,7 +25,7 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
         raise ReplicateError(
             f"this checkpoint has been moved to {found}",
             where=str(directory),
-            advice="Run with that checkpoint; its tables must not be written from here too",
+            advice="Run with that checkpoint; its tables must not also be written from here",
         )
 
 

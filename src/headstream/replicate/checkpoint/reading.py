@@ -1,4 +1,4 @@
-"""Reads a checkpoint in an object store, also while its pipeline runs: into a directory that can be brought up again."""
+"""Reads a checkpoint in an object store, also while its pipeline runs: into a directory that can be refreshed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class CheckpointReader:
             raise StorageError(
                 "there is no checkpoint",
                 where=str(self._objects.place),
-                advice="Is this the checkpoint of a pipeline that has run? Endpoint and keys are read from AWS_... variables",
+                advice="Check that this is the checkpoint of a pipeline that has run. "
+                "Endpoint and keys are read from AWS_... variables",
             )
 
     def follow(self) -> Iterator[Record]:

@@ -6,8 +6,8 @@
 The header is JSON: {"kind": "commits", "number": 12, "driver": "<id>", "at_us": …, "removed": [path, …],
 "files": [[path, size, [[offset, length], …]], …], "chunks": [[length compressed, length, digest], …]}.
 
-The body holds the bytes of all files' pieces, in their order. One of more than CHUNK_BYTES is in chunks of that size, all but
-the last in their own objects.
+The body holds the bytes of all files' pieces, in their order. A piece of more than CHUNK_BYTES is in chunks of that size, all
+but the last in separate objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileChange:
     """A changed file.
 
     Args:
-        path: Its path in the checkpoint, with slashes; one at its end for an empty directory.
+        path: Its path in the checkpoint, with slashes; a slash at its end marks an empty directory.
         size: Its size after the change; it is cut or extended to it.
         pieces: Offset and length of the changed ranges.
     """
@@ -52,12 +52,12 @@ class Record:
 
     Args:
         kind: `commits` or `snapshots`.
-        number: Its number: commits have consecutive ones; that of a snapshot is that of the commit after which it was made.
+        number: Its number: commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
         driver: The process that wrote it.
         at_us: When, microseconds since 1970 UTC.
         removed: The paths of removed files.
         chunks: Length compressed, length, and digest of each chunk of the body.
-        body_at: Where its own chunk begins in them.
+        body_at: Where its first chunk begins in them.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Record:
         """Iterate over the chunks of the body.
 
         Args:
-            read_chunk: Returns a chunk that is in its own object, by its place.
+            read_chunk: Returns a chunk that is in a separate object, by its place.
 
         Raises:
             CorruptLogError: a chunk is damaged.
@@ -98,7 +98,7 @@ class RecordWriter:
 
     Args:
         kind: `commits` or `snapshots`.
-        store_chunk: Stores a chunk in its own object: its place and its bytes.
+        store_chunk: Stores a chunk in a separate object: its place and its bytes.
     """
 
     def __init__(self, kind: str, store_chunk: Callable[[int, bytes], None]) -> None:
@@ -119,9 +119,9 @@ class RecordWriter:
         for part in data:
             view = memoryview(part)
             while len(self._buffer) + len(view) > CHUNK_BYTES:
-                room = CHUNK_BYTES - len(self._buffer)
-                self._buffer += view[:room]
-                view = view[room:]
+                free_bytes = CHUNK_BYTES - len(self._buffer)
+                self._buffer += view[:free_bytes]
+                view = view[free_bytes:]
                 self._store_chunk(len(self._chunks), self._compress())
             self._buffer += view
 
@@ -170,7 +170,7 @@ def read_record(raw: bytes, where: str) -> Record:
     _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
-            f"the checkpoint has format {form}, this Headstream reads {_FORMAT}",
+            f"the checkpoint has format {form}, but this Headstream reads {_FORMAT}",
             where=where,
             advice="Use the Headstream that wrote it, or a newer one",
         )

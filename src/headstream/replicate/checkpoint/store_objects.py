@@ -1,15 +1,15 @@
 """The objects of a checkpoint in an object store.
 
-    commits/0000000012      a record of what has changed since commit 11, created only if no such object exists
+    commits/0000000012 a record of the changes since commit 11, created only if no such object exists
     snapshots/0000000012    a record of all files after commit 12
     parts/<record>/…        chunks of big records
-    drivers/0000000013      says that commit 13 takes over the checkpoint
+    drivers/0000000013 records that commit 13 takes over the checkpoint
     requests/…              requests from other machines, see remote_requests.py
 
-The process that creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A
-process takes a checkpoint over by such a commit, without changes. That object is never deleted, so that the process before it,
-however late, finds its next number taken. A process that takes over then looks whether a snapshot has its commit's number or a
-higher one: then it has read an old state, and created a commit that had been written and deleted; it begins again.
+The process that creates commit 13 has the checkpoint: if two processes try, the store refuses one of them, which ends. A process
+takes over a checkpoint by such a commit without changes. That object is never deleted, so that the previous process, however
+late, finds its next number taken. A process that takes over then looks for a snapshot with its commit's number or a higher
+number: such a snapshot shows that it has read an old state, and created a commit again that was deleted; it begins again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _KEPT_SNAPSHOTS: Final = 2
 
 
 class SupersededError(StorageError):
-    """An object has been deleted since it was listed, or since an earlier reading: a newer snapshot has what it had."""
+    """An object has been deleted since it was listed or read: a newer snapshot has its content."""
 
 
 class CheckpointObjects:
-    """The objects at one place; every method raises StorageError where the store cannot be reached."""
+    """The objects at one place; every method raises StorageError if the store cannot be reached."""
 
     def __init__(self, place: StorePlace) -> None:
         self.place = place
 
     def exists(self) -> bool:
-        """Return whether a checkpoint is there."""
+        """Return whether a checkpoint exists."""
         return bool(self._names("snapshots") or self._names("commits"))
 
     def newest_snapshot(self) -> int:
@@ -52,7 +52,7 @@ class CheckpointObjects:
         """Iterate over the newest snapshot, if any, and the commits after it.
 
         Raises:
-            SupersededError: the pipeline has deleted one meanwhile; read_all() finds a newer snapshot.
+            SupersededError: the pipeline has deleted a commit meanwhile; read_all() finds a newer snapshot.
         """
         snapshot = self.newest_snapshot()
         if snapshot:
@@ -75,13 +75,13 @@ class CheckpointObjects:
         return None if found is None else read_record(found[0], str(place))
 
     def create_commit(self, number: int, raw: bytes) -> Record | None:
-        """Store a commit; return None if it is there now, by this call or an earlier one, or else the one that is there."""
+        """Store a commit; return None if this call or an earlier call has stored it, else the other commit in its place."""
         place = self._place_of("commits", number)
         if StoreFiles(place).create(raw):
             return None
         found = self.find_commit(number)  # an answer can be lost, and its request repeated
         if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
-            raise StorageError("the store has rejected a commit of the checkpoint, but has none there", where=str(place))
+            raise StorageError("the store rejected a checkpoint commit, but has no other commit in its place", where=str(place))
         return None if found.raw == raw else found
 
     def write_snapshot(self, number: int, raw: bytes) -> None:
@@ -93,16 +93,16 @@ class CheckpointObjects:
         StoreFiles(self.place / "parts" / record / f"{place:06d}").write(chunk)
 
     def note_take_over(self, number: int) -> None:
-        """Note that a commit, which is created next, takes over the checkpoint: prune() never deletes it."""
+        """Record that the next commit takes over the checkpoint: prune() never deletes it."""
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
-        """Delete a commit that takes over too late, and its note."""
+        """Delete a commit that takes over too late, and its record."""
         StoreFiles(self._place_of("commits", number)).remove()
         StoreFiles(self._place_of("drivers", number)).remove()
 
     def prune(self) -> None:
-        """Delete what no reader needs: snapshots before the last but one, and commits up to that, except take-overs."""
+        """Delete objects that no reader needs: snapshots before the last but one, and commits up to it, except take-overs."""
         snapshots = self._names("snapshots")
         if len(snapshots) < _KEPT_SNAPSHOTS:
             return
@@ -132,7 +132,7 @@ class CheckpointObjects:
         return found[0]
 
     def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
-        """Return the error for an object that is missing: it may be if there is a snapshot of this number or a higher one."""
+        """Return the error for a missing object: legal if there is a snapshot of this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
             return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
         return CorruptLogError(what, where=str(place), advice="Restore the checkpoint's objects from a copy, all of one moment")

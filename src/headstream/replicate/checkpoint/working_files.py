@@ -1,11 +1,11 @@
-"""The files of a checkpoint's working copy: which of them have changed since the last record, and where.
+"""The files of a checkpoint's working copy: finds the changed files and parts since the last record. *.sqlite as SQLite reads
 
-    *.sqlite                    as SQLite reads them, write-ahead log included, page by page
-    log/streams/…  .log .index  a log appends to these: what was there is not read again
-    all others                  written whole; below the directories other than log/ never changed in place
+    them, write-ahead log included, page by page
+    log/streams/…  .log .index  a log appends to these: earlier bytes are not read again all others written completely;
+    below the directories other than log/ never changed in place
 
-So a look at an unchanged directory of a table's deletions costs one stat of the directory, however many files it has. Files
-of one moment, as locks and temporary files are, are left out, and key indexes, which can be built again.
+So checking an unchanged directory of a table's deletions costs one stat of the directory, regardless of its number of files.
+Short-lived files (locks, temporary files) and key indexes, which can be rebuilt, are left out.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ class WorkingFiles:
                     yield part
 
     def accept(self, changes: Changes) -> None:
-        """Note that a record has the changes."""
+        """Record that a record has the changes."""
         self._known |= changes.known
         for path in changes.removed:
             self._known.pop(path, None)
 
     def everything(self) -> Changes | None:
-        """Return all files as the last record has them, each as one piece, for a snapshot; None if some have changed since."""
+        """Return all files as in the last record, each as one piece, for a snapshot; None if some have changed."""
         if any(change.path.split("/")[0] != _SPARK for change in self.find_changes().files):
             return None
         changes = Changes()
@@ -267,7 +267,7 @@ def _digests(content: bytes) -> list[bytes]:
 
 
 def _serialize(path: Path) -> bytes:
-    """Return a database's bytes as of one moment, with what is in its write-ahead log."""
+    """Return a database's bytes as of one moment, including its write-ahead log."""
     place = f"{path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(place, isolation_level=None, uri=True, timeout=30)) as connection:
         connection.execute("BEGIN")

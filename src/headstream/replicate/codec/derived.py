@@ -1,7 +1,7 @@
 """A table's metadata derived from the Avro schema of its rows, for sources without metadata messages (schema registries).
 
-The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`, whose last two parts are schema and table. Types
-come from the Avro schema, which does not contain Replicate's own types: an INT2 is an INT4 here.
+The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`, whose last two parts are schema and table. Types are taken
+from the Avro schema, which does not contain Replicate's own types: an INT2 is an INT4 here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def derive_metadata(
     Args:
         data_schema: The schema: a record with the section `data`.
         schema_id: The id that messages name it by.
-        keys: Names of the primary key's columns, in their order; those missing from the schema are ignored.
+        keys: Names of the primary key's columns, in their order; names missing from the schema are ignored.
         version: The table's version: schemas of one table are ordered by it.
         table: Source schema and table, if the namespace does not contain them.
 

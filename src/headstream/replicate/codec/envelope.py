@@ -54,7 +54,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     """Read a Kafka value that holds a Replicate message.
 
     Returns:
-        The envelope; its message is not decoded, but that of a DT in JSON has its parts under Replicate's own names.
+        The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
 
     Raises:
         DecodeError: neither an Avro nor a JSON envelope, or a malformed one.
@@ -113,7 +113,7 @@ def _decode_avro(data: bytes) -> Envelope:
     reader = AvroReader(data, len(MAGIC))
     kind = reader.pull_string("the envelope's type")
     if kind not in ("MD", "DT"):
-        raise DecodeError(f"an envelope of the unknown type {kind[:40]!r}", len(MAGIC))
+        raise DecodeError(f"the envelope has the unknown type {kind[:40]!r}", len(MAGIC))
     headers = reader.pull_map("the envelope's headers") if reader.pull_index(2, "the envelope's headers") else None
     schema_id = reader.pull_string("messageSchemaId") if reader.pull_index(2, "messageSchemaId") else None
     schema = reader.pull_string("messageSchema") if reader.pull_index(2, "messageSchema") else None
@@ -132,27 +132,27 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         schema, table, flat = read_flat(document)
         return Envelope("DT", flat, form="json", table=(schema, table))
     if document.get("magic") != MAGIC.decode():
-        raise DecodeError("a JSON object that is not a Replicate message: no magic 'atMSG', nor data and headers", 0)
+        raise DecodeError("the JSON object is not a Replicate message: it has neither the magic 'atMSG' nor data and headers", 0)
     kind, message, headers = document.get("type"), document.get("message"), document.get("headers")
     if kind not in ("MD", "DT"):
-        raise DecodeError(f"an envelope of the unknown type {str(kind)[:40]!r}", 0)
+        raise DecodeError(f"the envelope has the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
         raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
-    schema_id, own_schema = document.get("messageSchemaId"), _spell(document.get("messageSchema"))
+    schema_id, own_schema = document.get("messageSchemaId"), _to_text(document.get("messageSchema"))
     if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
         raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
     if kind == "DT":
         message = layout.read(message)
-    return Envelope(kind, message, _spell_headers(headers), None if schema_id is None else str(schema_id), own_schema, "json")
+    return Envelope(kind, message, _to_texts(headers), None if schema_id is None else str(schema_id), own_schema, "json")
 
 
-def _spell_headers(headers: object) -> dict[str, str] | None:
-    """Return an envelope's own headers as texts; what is not an object has none."""
+def _to_texts(headers: object) -> dict[str, str] | None:
+    """Return an envelope's headers as texts; empty if they are not an object."""
     if not isinstance(headers, dict):
         return None
-    return {name: _spell(value) or "" for name, value in headers.items()}
+    return {name: _to_text(value) or "" for name, value in headers.items()}
 
 
-def _spell(value: object) -> str | None:
+def _to_text(value: object) -> str | None:
     """Return a JSON value as text: its JSON form if it is not text already."""
     return value if isinstance(value, str) or value is None else encode_json(value).decode()

@@ -22,6 +22,8 @@ NO_GROUP = cython.declare(cython.uint, 0xFFFFFFFF)
 # A slot is the id's length, where it is and its group, int64 each.
 SEEN_SLOTS = cython.declare(cython.longlong, 256)
 SLOT_SIZE = cython.declare(cython.longlong, 24)
+SLOT_PLACE = cython.declare(cython.longlong, 8)
+SLOT_GROUP = cython.declare(cython.longlong, 16)
 
 
 @cython.cfunc
@@ -30,23 +32,23 @@ SLOT_SIZE = cython.declare(cython.longlong, 24)
 def _sort_rows(
     numbers: cython.p_const_uchar, count: cython.longlong, groups: cython.longlong, places: cython.p_uchar, order: cython.p_uchar
 ) -> cython.void:
-    """Write the rows of group after group to `order`; `places`, all 0, gets where group n begins and n + 1 after it."""
+    """Write the rows of group after group to `order`; `places`, all 0, gets the begin of group n, and n + 1 after it."""
     number: cython.longlong
     at: cython.longlong
     row: cython.longlong
     for row in range(count):
         number = c.load32(numbers, row * 4)
         if number != NO_GROUP:
-            c.store64_signed(places, number * 8 + 16, c.load64_signed(places, number * 8 + 16) + 1)
+            c.store64_signed(places, (number + 2) * 8, c.load64_signed(places, (number + 2) * 8) + 1)
     for number in range(groups):
-        at = c.load64_signed(places, number * 8 + 8)
-        c.store64_signed(places, number * 8 + 16, c.load64_signed(places, number * 8 + 16) + at)
+        at = c.load64_signed(places, (number + 1) * 8)
+        c.store64_signed(places, (number + 2) * 8, c.load64_signed(places, (number + 2) * 8) + at)
     for row in range(count):
         number = c.load32(numbers, row * 4)
         if number != NO_GROUP:
-            at = c.load64_signed(places, number * 8 + 8)
+            at = c.load64_signed(places, (number + 1) * 8)
             c.store64_signed(order, at * 8, row)
-            c.store64_signed(places, number * 8 + 8, at + 1)
+            c.store64_signed(places, (number + 1) * 8, at + 1)
 
 
 @cython.cfunc
@@ -67,8 +69,8 @@ def _recall(p: cython.p_const_uchar, start: cython.longlong, end: cython.longlon
     if end - start < 8:
         return -1
     slot: cython.longlong = _slot(p, start, end)
-    if c.load64_signed(seen, slot) == end - start and c.equal(p, c.load64_signed(seen, slot + 8), p, start, end - start):
-        return c.load64_signed(seen, slot + 16)
+    if c.load64_signed(seen, slot) == end - start and c.equal(p, c.load64_signed(seen, slot + SLOT_PLACE), p, start, end - start):
+        return c.load64_signed(seen, slot + SLOT_GROUP)
     return -1
 
 
@@ -82,14 +84,14 @@ def _remember(
     if end - start >= 8:
         slot: cython.longlong = _slot(p, start, end)
         c.store64_signed(seen, slot, end - start)
-        c.store64_signed(seen, slot + 8, start)
-        c.store64_signed(seen, slot + 16, number)
+        c.store64_signed(seen, slot + SLOT_PLACE, start)
+        c.store64_signed(seen, slot + SLOT_GROUP, number)
 
 
 def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memoryview]:
     """Return the data messages of each messageSchemaId, in the order of their first messages: int64 row numbers each.
 
-    Messages without an id, or with a schema of their own, are left out: see ungrouped_rows.
+    Messages without an id, or with an embedded schema, are left out: see ungrouped_rows.
     """
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
@@ -126,7 +128,7 @@ def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memory
     rows = memoryview(order_bytes).cast("q") if count else memoryview(bytes(8)).cast("q")
     groups: dict[bytes, memoryview] = {}
     for schema_id, number in known.items():
-        groups[schema_id] = rows[c.load64_signed(places, number * 8) : c.load64_signed(places, number * 8 + 8)]
+        groups[schema_id] = rows[c.load64_signed(places, number * 8) : c.load64_signed(places, (number + 1) * 8)]
     return groups
 
 

@@ -23,7 +23,7 @@ class Envelopes:
         forms: A byte each: NEITHER, METADATA or DATA of an Avro envelope, JSON, REGISTRY framing, BROKEN or UNKNOWN type.
         parts: id, schema, payload and headers, for each the starts and the ends: int64, one array after the
             other.
-        faults: The errors of those that are NEITHER, BROKEN or UNKNOWN; positions count from the message's start.
+        faults: The errors of messages that are NEITHER, BROKEN or UNKNOWN; positions count from the message's start.
     """
 
     __slots__ = (

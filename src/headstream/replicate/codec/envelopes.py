@@ -213,19 +213,19 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
     """Find the parts of many messages.
 
     Args:
-        offsets: Where each message begins in `data`, and where the last one ends: int32, one more than messages, as
-            in Arrow.
+        offsets: Where each message begins in `data`, and where the last message ends: int32, one more than messages, as in
+            Arrow.
 
     Returns:
-        The kind of each message, and the positions of its parts. Of a JSON message the payload is all of it, of registry
-        framing what comes after its 5 bytes.
+        The kind of each message, and the positions of its parts. The payload of a JSON message is the entire message; in
+        registry framing it begins after the 5 bytes.
 
     Raises:
         InvalidInputError: offsets that are not int32, or that are outside the data or out of order.
     """
     offsets_view, view = memoryview(offsets), memoryview(data)
     if offsets_view.nbytes % 4:
-        raise InvalidInputError("offsets are a buffer of int32")
+        raise InvalidInputError("offsets must be a buffer of int32")
     bounds: cython.p_const_uchar = c.readable(offsets_view)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -1,4 +1,4 @@
-"""Column masks: which columns of a table changed (changeMask), or are in the message at all (columnMask).
+"""Column masks: the columns of a table that changed (changeMask), or that are in the message (columnMask).
 
 A mask has one bit a column, by the column's ordinal in its table, of any width:
 
@@ -36,14 +36,14 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
 
     Args:
         ordinals: Column ordinals, from 1.
-        width_bytes: The length of the mask; None is the shortest that holds them, at least 1.
+        width_bytes: The length of the mask; None for the shortest that holds them, at least 1.
 
     Raises:
         InvalidInputError: an ordinal is less than 1, or beyond the width.
     """
     wanted = set(ordinals)
     if wanted and min(wanted) < 1:
-        raise InvalidInputError(f"a column ordinal of {min(wanted)}: they count from 1")
+        raise InvalidInputError(f"a column ordinal is {min(wanted)}, but ordinals start at 1")
     least = max(1, (max(wanted, default=0) + 7) // 8)
     width = least if width_bytes is None else width_bytes
     if width < least and wanted:
@@ -58,7 +58,7 @@ def mask_from_hex(text: str) -> bytes:
     """Return the mask that JSON spells as hex digits.
 
     Args:
-        text: Hex digits, the most significant first; leading zeros may be missing, also an odd number of them.
+        text: Hex digits, the most significant first; leading zeros can be missing, even an odd number of them.
 
     Returns:
         The mask, little-endian.

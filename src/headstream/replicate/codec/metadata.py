@@ -83,7 +83,7 @@ class TableMetadata:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the primary key's columns, in the key's order; empty for a table without one."""
+        """Names of the primary key's columns, in the key's order; empty for a table without a primary key."""
         keys = [column for column in self.columns if column.primary_key_position > 0]
         return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
 
@@ -101,7 +101,7 @@ class TableMetadata:
         try:
             return _from_message(decode_json(text.encode(), decimals=True))
         except (DecodeError, UnicodeEncodeError) as error:
-            raise SchemaError(f"table metadata that cannot be read: {error}") from None
+            raise SchemaError(f"the table metadata cannot be read: {error}") from None
 
 
 def decode_metadata(envelope: Envelope) -> TableMetadata:
@@ -111,7 +111,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         envelope: Of type MD; an Avro one with its messageSchema.
 
     Returns:
-        The table's version. Its schema_id is the one inside the message, whether or not the envelope has it too.
+        The table's version. Its schema_id is the id inside the message, even if the envelope also has an id.
 
     Raises:
         SchemaError: not an MD, an Avro message without its schema, one that does not describe a table, or whose dataSchema
@@ -124,9 +124,9 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         return _from_message(envelope.message)
     if envelope.schema is None:
         raise SchemaError(
-            "a metadata message in Avro without its messageSchema",
+            "the Avro metadata message has no messageSchema",
             where=f"messageSchemaId {envelope.schema_id}",
-            advice="Let Replicate publish the metadata topic in its own envelope",
+            advice="Configure Replicate to publish the metadata topic in its own envelope",
         )
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
@@ -143,11 +143,11 @@ def metadata_message(
     with_schema_id: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a whole metadata message in its envelope, as Replicate publishes it.
+    """Return a complete metadata message in its envelope, as Replicate publishes it.
 
     Args:
         form: `avro` or `json`.
-        with_schema_id: Whether the envelope has the messageSchemaId too, as real ones do.
+        with_schema_id: Whether the envelope also has the messageSchemaId, like real envelopes.
         headers: The envelope's own headers.
 
     Raises:
@@ -216,7 +216,7 @@ def _from_message(message: object) -> TableMetadata:
             raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
     if lineage.get("table") == "":
         raise SchemaError(
-            "a metadata message that names no table: its name is empty"
+            "the metadata message names no table: its name is empty"
         )  # its directory would enclose its schema's tables
     return TableMetadata(
         _pull(document, "schemaId", str, None),
@@ -239,12 +239,12 @@ def _data_schema(value: object) -> str:
         return encode_json(value).decode()
     if isinstance(value, str) and value:
         return value
-    raise SchemaError("a metadata message without its dataSchema")
+    raise SchemaError("the metadata message has no dataSchema")
 
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SchemaError(f"a metadata message that describes no table: {what} is {type(value).__name__}, not an object")
+        raise SchemaError(f"the metadata message describes no table: {what} is {type(value).__name__}, not an object")
     return value
 
 
@@ -253,7 +253,7 @@ def _pull(document: dict[str, Any], name: str, kind: type[_Field], default: _Fie
     if value is None and default is not None:
         return default
     if type(value) is not kind:
-        raise SchemaError(f"a metadata message whose {name} is {value!r}"[:200] + f", not {kind.__name__}")
+        raise SchemaError(f"{name} of the metadata message is {value!r}"[:200] + f", not {kind.__name__}")
     return value
 
 

@@ -72,8 +72,7 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
     """Return the Spark SQL type a table stores a column as.
 
     Args:
-        decimal_overflow: What a NUMERIC of more than 38 digits, or without a precision, becomes: an error, or
-            STRING.
+        decimal_overflow: Result for a NUMERIC of more than 38 digits, or without a precision: an error, or STRING.
 
     Raises:
         SchemaError: a type unknown to Replicate, or a NUMERIC that does not fit a decimal.
@@ -101,7 +100,7 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
     Databases can count differently: NUMBER(2,5) holds 0.00099, two digits of five after the point; NUMBER(3,-2) holds
     99900.
 
-    The precision is 0 where the column states none.
+    The precision is 0 for a column without a stated precision.
     """
     if column.precision < 1:
         return 0, max(column.scale, 0)

@@ -3,7 +3,7 @@
 The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
 
     REFRESH rows     each log time once
-    other changes    the steps of H: those above all that were logged before them; and the last one, which is late or not
+    other changes    the steps of H: changes above all changes logged before them; and the last change, late or not
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ChangeStatistics:
     """The statistics of decoded changes of one schema.
 
     Args:
-        least: The lowest change sequence of those that are not REFRESH rows; None if there are none.
-        most: The highest; "" if there are none.
-        first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
+        least: The lowest change sequence of changes that are not REFRESH rows; None if there are none.
+        most: The highest sequence; "" without changes.
+        first_logged_us: When the log stored the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.observe() reads.
     """
 
@@ -54,7 +54,7 @@ class ChangeStatistics:
 
     @property
     def last_load_us(self) -> int | None:
-        """When the log took the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
+        """When the log stored the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
         found: int | None = pc.max(self.trace.filter(_are_loads(self.trace))["_hs_logged_us"]).as_py()
         return found
 
@@ -72,7 +72,7 @@ class ChangeStatistics:
 
 
 class StoredChanges(Protocol):
-    """Decoded changes of one schema that stay where they were decoded; the driver has their statistics."""
+    """Decoded changes of one schema, stored where they were decoded; the driver has their statistics."""
 
     @property
     def statistics(self) -> ChangeStatistics:
@@ -82,10 +82,10 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave further changes (COORDINATE_COLUMNS, also of other schemas) out of what the other methods return."""
+        """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or of the wanted ones."""
+        """Return CHANGE_COORDINATES of the changes, or of the wanted changes."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
@@ -115,7 +115,7 @@ def statistics_of(changes: pa.Table) -> ChangeStatistics:
 
 
 def join_statistics(parts: Sequence[ChangeStatistics]) -> ChangeStatistics:
-    """Return the statistics of all changes of which some have given ones, one or more."""
+    """Return the statistics of all changes, given the statistics of one or more parts."""
     least = min((part.least for part in parts if part.least is not None), default=None)
     return ChangeStatistics(
         sum(part.count for part in parts),

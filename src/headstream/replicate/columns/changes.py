@@ -8,12 +8,12 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_changed     binary   change mask, in the same order; null if unknown
     _hs_transaction string   the transaction's id; null or "" for none
     _hs_event       int64    the change's number in its transaction, from 1; null if unknown
-    _hs_last_event  bool     whether it is the transaction's last one; null if unknown
-    _hs_logged_us   int64    when the log took the message, microseconds since 1970 UTC
+    _hs_last_event  bool     whether it is the transaction's last change; null if unknown
+    _hs_logged_us   int64    when the log stored the message, microseconds since 1970 UTC
     _hs_old.<key>   <type>   the key column's value before the change, null if unknown
     _hs_topic, _hs_partition, _hs_offset   its origin
 
-collapse() gives the table's columns and, of each key whose changes all carry the whole row, the last one:
+collapse() returns the table's columns and, of each key whose changes all carry the complete row, the last change:
 
     _hs_operation   int8     as above
     _hs_delete      bool     it deletes the row
@@ -79,7 +79,7 @@ class Collapsed:
             `_hs_transaction`, `_hs_event`; None if there are none.
         present: Column mask -> the columns that a change carries.
         deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
-        columns: The columns that the table has from its source. An insert writes all of them, with null for those that its
+        columns: The columns that the table has from its source. An insert writes all of them, with null for columns that its
             schema lacks.
     """
 
@@ -106,7 +106,7 @@ def collapse(
     soft: bool = False,
     tracks: bool = False,
 ) -> Collapsed:
-    """Return the last change of each key whose changes are whole, and all changes of the others.
+    """Return the last change of each key whose changes are complete, and all changes of all other keys.
 
     Args:
         wanted: Marks the keys that need all changes anyway; None for no key.
@@ -203,7 +203,7 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 
 def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the deletions of the old keys, for those decoded changes that change their row's key."""
+    """Return the deletions of the old keys for decoded changes that change their row's key."""
     if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
         return changes.slice(0, 0)
     moved = changes.filter(_key_moved(changes, keys))
@@ -246,9 +246,9 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
-    """Return rows in the order they take effect: by sequence; at one sequence an upsert comes after a delete.
+    """Return rows in the order they take effect: by sequence; at one sequence an upsert is after a delete.
 
-    Of two equal in both, the first received sorts last and takes effect, as it does when they arrive in different batches.
+    Of two changes equal in both, the first received sorts last and takes effect, as in different batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)

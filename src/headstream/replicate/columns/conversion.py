@@ -1,7 +1,7 @@
 """Column buffers and JSON values -> Arrow arrays in a table's own types, naming the rows that do not fit.
 
 A source writes one type in several forms (a NUMERIC is decimal bytes with logical types on, text with them off and in
-JSON), so the target comes from the table's columns, never from the form. A value that does not fit rejects only its row.
+JSON), so the table's columns determine the target, never the form. A value that does not fit rejects only its row.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
         values: str, int, Decimal, float, bool or None each; BINARY is hex digits.
 
     Returns:
-        BINARY as its bytes, everything else as text: numbers with all their digits.
+        BINARY as its bytes, all other types as text: numbers with all their digits.
     """
     bad: dict[int, str] = {}
     texts: list[str | None] = []
@@ -152,8 +152,8 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
 def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
     """Return an array in the target type, with null where a row does not fit, and the reason of each.
 
-    Times finer than a microsecond are cut (see find_finer), and numbers for FLOAT and DOUBLE are rounded. Nothing else changes a
-    value: text can spell it with spaces around it, and a number with a sign, an exponent or zeros after the point.
+    Times finer than a microsecond are cut (see find_finer), and numbers for FLOAT and DOUBLE are rounded. Values are otherwise
+    unchanged: text can have spaces around a value, and a number a sign, an exponent or trailing zeros.
     """
     if array.type == target:
         return array, {}
@@ -177,7 +177,7 @@ def _respell(texts: pa.StringArray) -> pa.StringArray:
 def _convert_or_halve(
     array: pa.Array, conversion: Callable[[pa.Array], pa.Array], target: pa.DataType, first: int, bad: dict[int, str]
 ) -> pa.Array:
-    """Convert; where that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
+    """Convert; if that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
     try:
         return conversion(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -224,7 +224,7 @@ def _integers_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return decimals, after a check that Arrow lacks: it gives another number for one with too many digits on either side."""
+    """Return decimals, after a check that Arrow lacks: it returns a wrong number for a decimal with too many digits."""
     whole, zeros = target.precision - target.scale, TABLE_PRECISION - target.precision
     plain = pc.match_substring_regex(array, rf"^[+-]?0*\d{{0,{whole}}}(\.\d{{0,{target.scale}}}0{{0,{zeros}}})?$")
     if pc.any(pc.invert(plain)).as_py():
@@ -233,7 +233,7 @@ def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floats(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the nearest FLOAT or DOUBLE of each number; a number beyond their range has none."""
+    """Return the nearest FLOAT or DOUBLE of each number; null for a number beyond their range."""
     if pa.types.is_string(array.type):
         infinite = pc.match_substring(array, "inf", ignore_case=True)
     elif pa.types.is_floating(array.type):
@@ -290,10 +290,10 @@ def time_texts(texts: pa.StringArray) -> pa.StringArray:
 
 
 def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
-    """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are one key.
+    """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are the same key.
 
     Args:
-        scale: Digits after the point; None: as many as the number needs.
+        scale: Digits after the point; None: as many digits as the number needs.
     """
     encoded = texts.dictionary_encode()
     known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())

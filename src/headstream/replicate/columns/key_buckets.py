@@ -39,7 +39,7 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
 
 
 def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the parts in which decoded changes are merged, and their names; one part without a name if they are few.
+    """Yield the parts in which decoded changes are merged, and their names; one part without a name for few changes.
 
     A rerun divides the same changes equally, in any order: a part is chosen by a hash of the transaction, or of the
     place in the log. Its name includes the number of parts.

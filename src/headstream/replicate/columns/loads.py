@@ -7,22 +7,22 @@ The rule. H(t) is the highest change sequence of the table that was logged befor
 
 REFRESH rows of a table that are at most `load_gap` apart belong to one load. After a longer pause, from the row at e
 to the row at a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap`
-before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first one, whose floor is
-"". A load begun by hand at a time contains the rows since then, and its floor is H of that time; if the previous load has the
-same floor, AGAIN_MARK is added.
+before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first load, whose floor is
+"". A load announced for a time contains the rows since then, and its floor is H of that time; if the previous load has the same
+floor, AGAIN_MARK is added.
 
     ".1690000000000000"                                        a row of the first load: below every change
     "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time in us
 
 A load is over when the table has a change above its floor, or when the source marks its last row: rows below its first
 possible place, which it did not contain, no longer exist in the source. A source that marks first and last rows marks the only
-row of a load as its last one. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
-spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once
-everything logged before it is read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
+row of a load as its last row. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
+spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once all
+messages logged before it are read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
 load.
 
-A late change arrives after everything logged before its load counted as read: its schema arrived after `schema_wait`, it was
-redriven from the dead letter, or log times went backwards. If it is above the floor of a load that began after it was logged,
+A late change arrives after all messages logged before its load counted as read: its schema arrived after `schema_wait`, it was
+redriven from the dead letter, or log times decreased. If it is above the floor of a load that began after it was logged,
 its place is `floor,sequence` of the first such load: below all rows of that load, ordered by sequence.
 """
 
@@ -56,12 +56,12 @@ _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
 class TableNotice(NamedTuple):
-    """An event of a whole target: `truncated` up to a change sequence, or it has the first or last row of a load.
+    """An event of an entire target: `truncated` up to a change sequence, or it has the first or last row of a load.
 
     Args:
-        kind: `truncated`, `load` (the first row) or `loaded` (the last one).
+        kind: `truncated`, `load` (the first row) or `loaded` (the last row).
         sequence: The position of a truncation.
-        logged_us: When the log took the message, microseconds since 1970 UTC.
+        logged_us: When the log stored the message, microseconds since 1970 UTC.
     """
 
     schema: str
@@ -76,7 +76,7 @@ class Load:
     """One full load.
 
     Args:
-        begun_us: When the log took its first row, microseconds since 1970 UTC.
+        begun_us: When the log stored its first row, microseconds since 1970 UTC.
         ended_us: When the log took the last row seen of it; before `begun_us` if it has no row.
         floor: The highest change sequence logged before it; "" for the first load.
     """
@@ -91,19 +91,19 @@ class Loads:
     """The known loads of a table.
 
     Args:
-        loads: The newest ones, oldest first.
-        read_until_us: Everything logged before this time is observed, and rows logged before it are placed. Initially 1: messages
-            of sources without log times have time 0, and belong to one load.
+        loads: The newest loads, oldest first.
+        read_until_us: All messages logged before this time are observed, and rows logged before it are placed. Initially 1:
+            messages of sources without log times have time 0, and belong to one load.
         highest: H of that time.
-        changed_us: When the first change newer than everything before the newest load's last row was logged.
+        changed_us: Log time of the first change that is newer than all changes before the newest load's last row.
         marks: Steps of H from `read_until_us` on.
         past: Some steps of H before.
         spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.
-        begins: Times from `read_until_us` on at which a load is begun by hand.
-        ended_us: Loads up to this time were ended by hand, with or without rows.
+        begins: Times from `read_until_us` on for which an operator announced a load.
+        ended_us: Loads up to this time that an operator ended, with or without rows.
         has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
         settled: Rows with a place below this text have been removed.
-        truncations: The newest ones: when each was logged, and its position among the changes. Rows up to it no longer exist.
+        truncations: The newest changes: when each was logged, and its position among the changes. Rows up to it no longer exist.
         truncation_count: How many there were.
         closed_us: When the newest last row of a load that counts was logged: loads begun until then are over.
         firsts: When further first rows were logged.
@@ -134,9 +134,9 @@ class Loads:
 
     @property
     def ends(self) -> list[tuple[str, str]]:
-        """For each load that is over, oldest first: the text below which it replaces rows, and the place at which those end.
+        """For each load that is over, oldest first: the text below which it replaces rows, and the place at which these rows end.
 
-        That place is just before the load's first row, and no row has it.
+        That place is immediately before the load's first row, and no row has it.
         """
         over = [
             load
@@ -159,7 +159,7 @@ class Loads:
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:
-        """Begin a load by hand: REFRESH rows logged from a time (microseconds since 1970 UTC) on belong to it.
+        """Begin an announced load: REFRESH rows logged from a time (microseconds since 1970 UTC) on belong to it.
 
         False if rows logged since are already placed in an earlier load.
         """
@@ -180,10 +180,10 @@ class Loads:
         self.ended_us = max([self.ended_us, *begun_us])
 
     def mark_first(self, at_us: int) -> bool:
-        """Note when the first row of a load was logged: the load begins, with the rows just before in other partitions.
+        """Record when the first row of a load was logged: the load begins, with the rows just before in other partitions.
 
         Returns:
-            Whether this load is new, and not the table's first one.
+            Whether this load is new, and not the table's first load.
         """
         is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
         if at_us > self.closed_us:
@@ -193,12 +193,12 @@ class Loads:
         return is_further
 
     def mark_last(self, at_us: int) -> None:
-        """Note when the last row of a load was logged; its effect waits until everything logged before is read."""
+        """Record when the last row of a load was logged; its effect waits until all messages logged before are read."""
         if at_us > self.closed_us:
             self.lasts = sorted({*self.lasts, at_us})
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the table was truncated at a position among its changes; repeating it changes nothing."""
+        """Record that the table was truncated at a position among its changes; repeating it has no effect."""
         known = [*(position for _, position in self.truncations)]
         if sequence not in known and f"{sequence}{LOAD_MARK}" > self.settled:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
@@ -215,7 +215,7 @@ class Loads:
 
         Args:
             changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
-            read_until_us: All of the table's changes logged before this time are in this batch or were in earlier ones.
+            read_until_us: All of the table's changes logged before this time are in this or earlier batches.
         """
         has_loads = False
         if changes.num_rows:
@@ -286,7 +286,7 @@ class Loads:
         self.spans = spans
 
     def _observe_late_row(self, at_us: int, gap_us: int) -> None:
-        """Assign a REFRESH row logged before `read_until_us` to a load: a near one, or a new one between two."""
+        """Assign a REFRESH row logged before `read_until_us` to a load: to a near load, or to a new load between two."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
         if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
@@ -354,7 +354,7 @@ class Loads:
             self.past.append((at_us, sequence))
 
     def _fold(self, until_us: int, gap_us: int) -> None:
-        """Assign everything logged before a time to loads, in the order of log times."""
+        """Assign all rows logged before a time to loads, in the order of log times."""
         marks, taken = self.marks, 0
 
         def take(before_us: int) -> None:
@@ -397,7 +397,7 @@ class Loads:
         self.lasts = [us for us in self.lasts if us >= until_us]
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
-        """Remove and return begins before a time: (first row, last row before it, False), or (begin by hand, before it, True)."""
+        """Remove and return begins before a time: (first row, last row before it, False), or (announced, before it, True)."""
         begins = [at_us for at_us in self.begins if at_us < until_us]
         due = [(at_us, at_us - 1, True) for at_us in begins]
         spans: list[tuple[int, int]] = []
@@ -415,7 +415,7 @@ class Loads:
         return sorted(due, key=lambda span: (span[0], not span[2]))
 
     def _own_floor(self, floor: str) -> str:
-        """Return the floor of the next load: above that of the newest, even if nothing changed in between."""
+        """Return the floor of the next load: above the newest load's floor, even if nothing changed in between."""
         newest = self.loads[-1].floor if self.loads else None
         return f"{newest}{AGAIN_MARK}" if newest is not None and newest >= floor else floor
 
@@ -431,7 +431,7 @@ class Loads:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Rebuild the result of to_document(), of this version or of the one that stored a mark per batch."""
+        """Rebuild the result of to_document(), of this version or of the version that stored a mark per batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:

@@ -10,20 +10,20 @@ and the result does not depend on the order of changes, on their micro-batches, 
 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
-    an insert           writes every column (a full load's row too), those that its schema does not have with null
+    an insert writes every column (as does a full load's row), with null in columns that its schema does not have
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
-Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the other
+One complete image wrote most columns of a row, so a KnownRow has the place of its newest complete image (`base`), and the other
 changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.
 
-A change of key moves a row from one key to another, so it is not a fact about one key. The keys that such changes connect are
-replayed together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
+A key update moves a row from one key to another, so it concerns two keys. The keys that key updates connect are replayed
+together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
 
-    departure   takes the row that has been at the key longest, including one from before the transaction
-    arrival     puts it to the new key with its columns; the change's own columns are newer than those
-    in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest one remains
-    unknown     below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
-                So a departure does not take the columns of a row that arrived in its transaction: that can be another one
+    departure takes the row that has been at the key longest, including a row from before the transaction
+    arrival     puts it to the new key with its columns; the change's own columns are newer than the columns in
+    between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest row remains unknown
+    below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
+                So a departure does not take the columns of a row that arrived in its transaction: it can be another row
 
 Values are not read here: `source` is the number of the row, in the caller's table, that a value is taken from.
 """
@@ -63,8 +63,8 @@ class KnownRow:
 
     Args:
         base: The newest whole image.
-        groups: The changes that wrote other columns, after the image or omitted from it, and the columns of each: at least one,
-            and each column once. No change has the image's version.
+        groups: The changes that wrote columns after the image, or columns that it omits, each with its columns: at least one,
+            and no column twice. No change has the image's version.
     """
 
     base: Written = _ABSENT
@@ -94,7 +94,7 @@ class KnownRow:
         return max([self.base.version, *(written.version for written in self.groups)])
 
     def join(self, other: KnownRow) -> KnownRow:
-        """Return the newer version of each column; of equal ones that of this row."""
+        """Return the newer version of each column; of equal versions the version of this row."""
         base = _newer(self.base, other.base)
         if not self.groups and not other.groups:
             return self if base is self.base else other
@@ -181,7 +181,7 @@ class KeyEvent:
 
     @property
     def order(self) -> tuple[str, bool, int, str]:
-        """The order in which events take effect: at one sequence deletions come first."""
+        """The order in which events take effect: at one sequence deletions are first."""
         return self.sequence, self.kind != "delete", self.number, repr((self.before, self.key))
 
     @property
@@ -197,8 +197,8 @@ class KeyState:
     Args:
         deletion: The place of the highest deletion; "" for none.
         upsert: The place of the highest insert or update of the row; "" if there is no row.
-        row: Its columns; of a deleted row the last ones.
-        floor: The highest deletion, or end of a load, that the row's columns came after; "" for none.
+        row: Its columns; of a deleted row the last columns.
+        floor: The highest deletion, or end of a load, before the row's columns; "" for none.
     """
 
     deletion: str
@@ -272,7 +272,7 @@ class _Place:
         return departed
 
     def arrive(self, arrived: _KeyHolder) -> KnownRow:
-        """Add a row and return its columns; if the same change brought it before, those that were known then are among them."""
+        """Add a row and return its columns, including columns known from an earlier arrival of the same change."""
         for holder in self.holders:
             if holder.inserted == arrived.inserted:
                 holder.row = holder.row.join(arrived.row)
@@ -293,7 +293,7 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
     """Return the merged states of the given keys from all of their changes, changes of key among them.
 
     Args:
-        incomplete: Receives the changes of key that omit columns of a row without a known whole image at the old key, and the
+        incomplete: Receives the key updates that omit columns of a row without a known complete image at the old key, and the
             resulting row.
     """
     places: dict[Key, _Place] = {}

@@ -29,7 +29,7 @@ def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | No
     """Return the text for a row.
 
     Args:
-        deletion: Place of a deletion before its columns that is stored nowhere else, or "".
+        deletion: Place of a deletion before its columns, if it is stored only here, or "".
     """
     if not row.groups and row.base.version == version_of(sequence):
         return None

@@ -16,10 +16,10 @@ _MOST_NAMED: Final = 20
 
 @contextmanager
 def naming_messages(step: str, *rows: pa.Table | pa.RecordBatch, columns: Sequence[str] = CHANGE_COORDINATES) -> Iterator[None]:
-    """Add to an error what was being done, and to which messages: topic, partition and the range of their offsets.
+    """Add the current step and its messages to an error: topic, partition and the range of their offsets.
 
     Args:
-        step: What is done, as in `joining SHOP.orders, bucket 3`.
+        step: The step, as in `joining SHOP.orders, bucket 3`.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Versions of columns: the change that wrote each column of a row, for partial changes that can arrive out of order.
 
-A row has one change sequence, `_hs_sequence`. Only where its columns come from different changes does it also have
+A row has one change sequence, `_hs_sequence`. Only if different changes wrote its columns, it also has
 `_hs_versions`: the version of each column, VERSION_CHARACTERS each, in the order of the table's columns. Versions
 are compared as text, padded to one length with '-':
 
@@ -9,8 +9,8 @@ are compared as text, padded to one length with '-':
     "20230321213416580000000000000000017-----------------"   a change
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 
-A key change that does not contain every column moves the others from the previous key. At the new key they are newer than all
-earlier values, however old they are, and older than the columns of the key change itself; among each other they retain
+A key update that does not contain every column moves the remaining columns from the previous key. At the new key they are newer
+than all earlier values, however old they are, and older than the columns of the key change itself; among each other they retain
 their order: the change's sequence, a space, and their previous version.
 
     "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"
@@ -28,7 +28,7 @@ LATE_MARK: Final = ","
 """Separates the floor of a load and the sequence of a late change, logged before that load but read after its floor was fixed:
 sorts below LOAD_MARK, so below the load's rows, and above the floor. See loads.py."""
 AGAIN_MARK: Final = "/"
-"""At the end of a floor: a load begun by hand while nothing had changed since the one before; sorts above LOAD_MARK."""
+"""At the end of a floor: an announced load without changes since the previous load; sorts above LOAD_MARK."""
 LOAD_TIME_CHARACTERS: Final = 16
 _OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
 _MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version

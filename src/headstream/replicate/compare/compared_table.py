@@ -1,7 +1,7 @@
 """One source table and its target, with their columns in one form, so that equal values are equal in Spark.
 
-Values are read as the type of the target's column. What databases, captures and Spark spell differently has one spelling on
-both sides:
+Values are read as the type of the target's column. Values that databases, captures and Spark spell differently have one spelling
+on both sides:
 
     times and numbers that the target has as text     without zeros at the end of the fraction
     CHAR(n)                                           without the blanks that fill it
@@ -45,7 +45,7 @@ class ComparedTable:
         selected: Column -> SQL in the source.
         trimmed: Columns compared without zeros at the end of a fraction.
         padded: Columns compared without blanks at their end.
-        range_key: A key column of whole numbers or days, whose ranges the source can be asked for; None if there is none.
+        range_key: A key column of whole numbers or days, whose ranges can be requested from the source; None if there is none.
     """
 
     database: SourceDatabase
@@ -144,7 +144,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
 
 
 def _needs_text(kind: str, field: StructField) -> bool:
-    """Return whether Spark must get a column as text: its own type for it would lose digits, or has no such text."""
+    """Return whether Spark must get a column as text, because Spark's type would lose digits or spell it differently."""
     if kind == "STRING":
         return not isinstance(field.dataType, StringType)
     return (

@@ -1,6 +1,6 @@
 """Compares one table with its source, also while the pipeline applies changes.
 
-A row that differs can just be late, so it is read again, in this order:
+A row that differs can simply be late, so it is read again, in this order:
 
     1. the source's row
     2. the pipeline passes the time of 1: it has applied every message that was logged until then
@@ -30,7 +30,7 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.status import read_status
 
 _ROUNDS: Final = 4
-_LOOK_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 Key: TypeAlias = tuple[Any, ...]
 Row: TypeAlias = dict[str, Any]
 
@@ -60,9 +60,9 @@ class Difference:
         kind: `missing` in the target, `extra` there, `changed`, `duplicate` (several rows of the target have the key), or
             `unsettled`: the source changed it again and again.
         columns: The columns that differ; empty unless it is changed.
-        source: The source's row; None if it has none.
-        target: The target's row; None if it has none.
-        sequence: The newest change sequence of the row in the target; "" if it has none.
+        source: The source's row; None for a missing row.
+        target: The target's row; None for a missing row.
+        sequence: The newest change sequence of the row in the target; "" for a missing row.
     """
 
     kind: Literal["missing", "extra", "changed", "duplicate", "unsettled"]
@@ -81,11 +81,11 @@ class TableResult:
         table: `schema.table` of the target.
         source: `schema.table` of the source.
         rows: Rows of the source and of the target, when they were first read.
-        source_reads: Rows of the source that were read for digests and keys, repeatedly read ones counted each time.
+        source_reads: Rows of the source that were read for digests and keys, counting repeated reads each time.
         late: Rows that differed at first and not when they were read again.
-        is_complete: Whether the differences are all that there are; else only the first ones by key.
+        is_complete: Whether these are all differences; else only the first differences by key.
         has_passed: Whether the pipeline passed the time of the first read; None if nothing differed.
-        left_out: Columns that were not compared: one of the sides does not have them.
+        left_out: Columns that were not compared, because one of the sides does not have them.
         newest: The newest change sequence that the pipeline knew of the table before the source was read last.
         error: Why it could not be compared.
     """
@@ -131,7 +131,7 @@ class PipelineProgress:
                 return True
             if status["state"] != "running" or time.monotonic() > end:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 def compare_table(
@@ -190,7 +190,7 @@ def compare_table(
 
 
 def _source_by_key(spark: SparkSession, table: ComparedTable, keys: pa.Table) -> dict[Key, list[Row]]:
-    """Return the source's rows of the given keys, found by the range key; without one, the whole table is read."""
+    """Return the source's rows of the given keys, found by the range key; without a range key, the entire table is read."""
     where = None
     if table.range_key is not None:
         numbers = table.numbered(spark.createDataFrame(keys)).select("_hs_number").distinct().toArrow()[0].to_pylist()

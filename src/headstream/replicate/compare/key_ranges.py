@@ -4,8 +4,8 @@
     digest     number of rows | xor of the rows' hashes | sum of their upper halves | sum of their lower halves
 
 Both sides' digests are computed where Spark reads the rows; only digests reach the driver. Ranges that differ and have many
-rows are divided again, as long as that narrows them. The keys of the rows left are grouped by Spark; those that one side has
-not, or with other values, or twice, reach the driver.
+rows are divided again, as long as that narrows them. Spark groups the keys of the remaining rows; keys that one side lacks, has
+with other values, or has twice, reach the driver.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Found:
         is_complete: Whether these are all of them.
         source_rows: Number of rows in the source when its digests were made.
         lake_rows: Number of current rows in the target then.
-        source_reads: Rows of the source that were read for this, repeatedly read ones counted each time.
+        source_reads: Rows of the source that were read for this, counting repeated reads each time.
     """
 
     keys: pa.Table

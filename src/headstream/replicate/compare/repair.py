@@ -5,8 +5,8 @@ rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
     a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
-                                             if it arrives later, it and the changes after it restore the source's row
-    what the target has of the row           is lower: rows, deletions and rows of loads
+                                             if it arrives later, it and the changes after it restore the source's row everything
+    in the target is lower: rows, deletions and rows of loads
 
 The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.
 They are the arguments of a request in the checkpoint, which the pipeline carries out (run/between_batches.py). Nothing is
@@ -55,8 +55,8 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 def sequence_after(newest: str) -> str:
     """Return the change sequence just above the newest one, or above all rows of a first load if there is none.
 
-    It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is below
-    the next decimal number too.
+    It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is also
+    below the next decimal number.
     """
     if not re.fullmatch("[0-9A-F]+", newest):
         return f"{newest}0"[:MAX_SEQUENCE_CHARACTERS] if newest else "1".zfill(MAX_SEQUENCE_CHARACTERS)

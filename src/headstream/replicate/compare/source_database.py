@@ -65,7 +65,7 @@ class Partitions:
 
     Args:
         column: A numeric or date column of the result.
-        low: The lowest value there is, as SQL text without quotes.
+        low: The lowest value, as SQL text without quotes.
         high: The highest one, in the same form.
         count: Number of connections.
     """
@@ -102,7 +102,7 @@ class SourceDatabase:
         return f"CAST({self.quote(name)} AS {self._text_type})"
 
     def array_as_json(self, name: str) -> str | None:
-        """Return the SQL of an array as JSON text, as Debezium's arrays are stored; None if the database has no such function."""
+        """Return the SQL of an array as JSON text, as Debezium's arrays are stored; None if the database lacks this function."""
         is_postgresql = self._access.url.startswith("jdbc:postgresql")
         return f"CAST(array_to_json({self.quote(name)}) AS TEXT)" if is_postgresql else None
 

@@ -166,14 +166,14 @@ class Decoder:
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
 
-        A source that is rejected, since its target is that of another one, has its own name.
+        A source that is rejected because another source has its target keeps its own name.
         """
         return self._catalog.target_of(schema_id)
 
     def _by_topic(
         self, groups: Mapping[tuple[str, str | None], np.ndarray], raw: pa.RecordBatch
     ) -> Iterator[tuple[str, str | None, str | None, np.ndarray]]:
-        """Yield groups of rows by schema id and own schema; by topic too, where the table depends on it."""
+        """Yield groups of rows by schema id and own schema; also by topic, if the table depends on it."""
         for (schema_id, own_schema), rows in groups.items():
             if not self._catalog.needs_topic(schema_id):
                 yield schema_id, own_schema, None, rows

@@ -140,7 +140,7 @@ class Decoded:
         return replace(self, changes=changes, stored=stored)
 
     def fetch(self, schema_ids: Iterable[str]) -> Decoded:
-        """Get the stored changes of the given schemas to the driver: they become `changes`, before those that are there."""
+        """Get the stored changes of the given schemas to the driver: they become `changes`, before the existing changes."""
         parts = {
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids

@@ -2,11 +2,11 @@
 
 Each partition named by the planned offsets has one of these bounds:
 
-    the newest log time read from it, less the largest step back of its times so far: later messages are not older
-    it was read to its end when a trigger began: messages appended later are not older than the newest message read by then,
+    the newest log time read from it, less the largest step back of its times so far: later messages are not older it was read to
+    its end when a trigger began: messages appended later are not older than the newest message read by then,
         nor, apart from clock skew, than the trigger
 
-Everything before the lowest bound is read. LogAppendTime never steps back. CreateTime is set by producers: a message whose
+All messages before the lowest bound are read. LogAppendTime never steps back. CreateTime is set by producers: a message whose
 time steps back further than any before is late, see loads.py.
 """
 

@@ -1,4 +1,4 @@
-"""JSON messages -> the same changes as Avro ones. One Python object per message: JSON is for small volumes.
+"""JSON messages -> the same changes as from Avro messages. One Python object per message: JSON is for small volumes.
 
 A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
 the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. Without an id it is decoded by
@@ -19,7 +19,7 @@ from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.codec import Change, Envelope, decode_data, decode_envelope, decode_mask, encode_mask
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.conversion import array_from_json
-from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.row_masks import resolve_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
@@ -109,7 +109,7 @@ def _by_versions(
 
 
 def _by_mask(found: list[Found], change: Change) -> list[Found]:
-    """Return schemas with those first that a change's mask fits: it has all columns with a value, and no bit without a column."""
+    """Return schemas, beginning with those that fit a change's mask: it has all columns with a value and no other bits."""
     if len(found) < 2 or not change.column_mask:
         return found
     mask = decode_mask(change.column_mask)
@@ -125,19 +125,21 @@ def _by_mask(found: list[Found], change: Change) -> list[Found]:
 
 
 def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str | tuple[str, str], str | None]:
-    """Return a message's schema id or else its table, empty without either, and its own schema if its table is found by that."""
+    """Return a message's schema id or else its table, empty without either, and an embedded schema that determines it."""
     if envelope.schema_id is not None:
         return envelope.schema_id, envelope.schema
     table = envelope.table or find_topic_table(options.topic_tables, topic)
     if table is not None:
         return table, None
     if envelope.schema is None:
-        raise SchemaError("the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables")
+        raise SchemaError(
+            "the message has no schema id, so its table is unknown", advice="Specify the topic's table: topic_tables"
+        )
     return "", envelope.schema
 
 
 def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schemas: list[Found]) -> None:
-    """Decode messages by the first of the given schemas, and those whose values it does not take by the next ones."""
+    """Decode messages by the first of the given schemas, and messages whose values do not fit by the next schemas."""
     schema, *others = schemas
     rows = [row for row, _, _ in messages]
     if isinstance(schema, Missing):
@@ -177,7 +179,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
     now: list[Mapping[str, Any]] = [change.data for change in changes]
     past: list[Mapping[str, Any]] = [change.before or {} for change in changes]
     transactions, events, last_events = _transaction_parts(changes)
-    masks = settle_masks(
+    masks = resolve_masks(
         schema,
         pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
         pa.array([change.change_mask for change in changes], pa.binary()),
@@ -211,7 +213,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
 
 
 def _transaction_parts(changes: list[Change]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the transaction of each change, its number there, and whether it is the last one."""
+    """Return the transaction of each change, its number there, and whether it is the last change."""
     return (
         pa.array([change.transaction_id for change in changes], pa.string()),
         pa.array([change.transaction_event_counter for change in changes], pa.int64()),

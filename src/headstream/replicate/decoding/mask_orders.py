@@ -1,10 +1,10 @@
 """The byte order of a task's Avro column masks: inferred from rows, decided once per task, durable.
 
-Replicate's guide says little-endian, and no public sample proves it. A row contradicts an order if, with it, the
+Replicate's guide specifies little-endian, but no public sample proves it. A row contradicts an order if, with it, the
 column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
 contradicts it when a column that differs from beforeData is not in it.
 
-The format excludes the first two, so one row that contradicts just one order in such a way decides for its task. A column can
+The format excludes the first two, so one row that contradicts just one order in this way decides for its task. A column can
 differ for other reasons than its change mask, so change masks decide by two changes, and only if each mask names exactly the
 columns that differ, in one order, and contradicts the other. NaN equals NaN, and -0.0 equals 0.0, as in the source.
 
@@ -90,7 +90,7 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order in the store, read at most once in _ASK_EVERY_S; a store that was a directory has it in a file."""
+        """Return the order in the store, read at most once in _ASK_EVERY_S; a store in a directory has it in a file."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None
@@ -109,11 +109,11 @@ class MaskOrders:
         return kept
 
     def decide(self, lineage: Lineage, order: Order, evidence: dict[str, Any] | None = None) -> Order:
-        """Store the order of a task; return the stored one, which is another process's if that was first.
+        """Store the order of a task; return the stored order, which is another process's if that was first.
 
         Args:
             lineage: A table of the task.
-            evidence: What decided, for people; in JSON's types.
+            evidence: The reason of the decision, for display; in JSON's types.
 
         Raises:
             StorageError: the file cannot be written.
@@ -121,12 +121,12 @@ class MaskOrders:
         found = self.find(lineage)
         if found is not None:
             return found
-        said = json.dumps({"order": order, **(evidence or {})}) + "\n"
+        line = json.dumps({"order": order, **(evidence or {})}) + "\n"
         if self._place is None:
-            self._write_file(self._path(lineage, _EVIDENCE), said)
+            self._write_file(self._path(lineage, _EVIDENCE), line)
             self._write_file(self._path(lineage), f"{order}\n")
         else:
-            StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).create(said.encode())
+            StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).create(line.encode())
             StoreFiles(self._place / self._name(lineage)).create(f"{order}\n".encode())
             self._asked_s.pop((lineage.server, lineage.task), None)
         return self.find(lineage) or order
@@ -151,14 +151,14 @@ class MaskOrders:
             text = None if found is None else found[0].decode()
         try:
             text = self._path(lineage, _EVIDENCE).read_text() if text is None else text
-            said: dict[str, Any] = json.loads(text)
+            stored: dict[str, Any] = json.loads(text)
         except (FileNotFoundError, ValueError):
             return None
         except OSError as error:
             raise StorageError(
                 f"cannot read a mask order: {error.strerror}", where=str(self._path(lineage, _EVIDENCE))
             ) from error
-        return said if said.get("order") == self.find(lineage) else None
+        return stored if stored.get("order") == self.find(lineage) else None
 
     def _write_file(self, path: Path, content: str) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -261,7 +261,7 @@ def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: fro
     """Return little-endian masks without the bits of the given columns, which the rows never contain.
 
     Args:
-        masks: Column masks; null and empty ones mean every column.
+        masks: Column masks; a null or empty mask means every column.
         absent: Ordinals of the columns to take out.
         ordinals: The ordinals of all columns.
     """

@@ -44,7 +44,7 @@ class RowMasks:
     findings: dict[str, int] = field(default_factory=dict)
 
 
-def settle_masks(
+def resolve_masks(
     schema: TableSchema,
     columns: pa.BinaryArray,
     changed: pa.BinaryArray,
@@ -62,7 +62,7 @@ def settle_masks(
         changed: Change masks as received.
         values: Which columns have a value in each row.
         differences: Which columns differ from the row before; computed only while the task's order is undecided.
-        sequences: Change sequences, which tell changes from repeated ones; required with `differences`.
+        sequences: Change sequences, which distinguish changes from repeated changes; required with `differences`.
         orders: The decided byte orders; None for little-endian masks (JSON's, already converted).
     """
     lineage, ordinals = schema.metadata.lineage, schema.ordinals
@@ -80,7 +80,7 @@ def settle_masks(
                 found.findings[f"the masks of task {lineage.task!r} are {order}-endian, as its messages prove"] = 1
     if order == "big":
         found.columns, found.changed = reverse_masks(columns), reverse_masks(changed)
-    _check(found, values, ordinals, may_turn=orders is not None)
+    _check(found, values, ordinals, may_reverse=orders is not None)
     found.columns = without_columns(found.columns, schema.absent, ordinals)
     return found
 
@@ -157,18 +157,18 @@ def _show(columns: pa.BinaryArray, changed: pa.BinaryArray, row: int) -> dict[st
     return {name: None if mask is None else mask.hex() for name, mask in masks.items()}
 
 
-def _check(found: RowMasks, values: Claims, ordinals: frozenset[int], *, may_turn: bool) -> None:
+def _check(found: RowMasks, values: Claims, ordinals: frozenset[int], *, may_reverse: bool) -> None:
     for row in np.flatnonzero(wider_than(found.columns, ordinals) | wider_than(found.changed, ordinals)).tolist():
         found.faults[row] = "a mask is wider than the table: it has a bit without a column"
     wrong = contradictions(found.columns, values, ordinals)
     if not wrong.any():
         return
-    turned = np.zeros(len(wrong), np.bool_)
-    if may_turn:
+    reversed_rows = np.zeros(len(wrong), np.bool_)
+    if may_reverse:
         other = reverse_masks(found.columns)
-        turned = wrong & ~contradictions(other, values, ordinals) & ~wider_than(other, ordinals)
-    for row in np.flatnonzero(turned).tolist():
+        reversed_rows = wrong & ~contradictions(other, values, ordinals) & ~wider_than(other, ordinals)
+    for row in np.flatnonzero(reversed_rows).tolist():
         found.faults.setdefault(row, "the column mask fits the row in the other byte order only. Set mask_order")
-    unclear = int(np.count_nonzero(wrong & ~turned))
+    unclear = int(np.count_nonzero(wrong & ~reversed_rows))
     if unclear:
         found.findings["a column has a value, and the column mask declares it absent"] = unclear

@@ -30,7 +30,7 @@ from headstream.replicate.columns.partition_values import find_unusable
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.columns.versions import MAX_SEQUENCE_CHARACTERS
 from headstream.replicate.decoding.mask_orders import MaskOrders
-from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.row_masks import resolve_masks
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schemas import TableSchema
 
@@ -108,7 +108,7 @@ def decode_avro_rows(
     source_rows = np.frombuffer(decoded.rows, np.int64)
     parts = _Parts(schema.rows.columns, decoded)
     sequences = parts.header("changeSequence", pa.string())
-    masks = settle_masks(
+    masks = resolve_masks(
         schema,
         parts.mask("columnMask"),
         parts.mask("changeMask"),
@@ -174,7 +174,7 @@ def decode_avro_events(
 
 
 def _envelope_headers(envelopes: Envelopes, data: pa.Buffer, rows: RowNumbers) -> pa.Array:
-    """Return the envelopes' own headers; most messages have none."""
+    """Return the envelopes' own headers; most messages have no such headers."""
     starts, ends = np.frombuffer(envelopes.headers_start, np.int64)[rows], np.frombuffer(envelopes.headers_end, np.int64)[rows]
     found: list[dict[str, str] | None] = [None] * len(rows)
     view = memoryview(data)
@@ -203,7 +203,7 @@ class _Parts:
         return pa.nulls(self._count, absent) if found is None else array_from_buffers(*found, self._count)
 
     def header(self, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a header of a type that the writer's may differ from; null where it cannot be converted."""
+        """Return a header converted from the writer's type; null where it cannot be converted."""
         return convert(self.array("headers", name, kind), kind)[0]
 
     def mask(self, name: str) -> pa.Array:
@@ -257,9 +257,9 @@ def assemble_changes(
     Args:
         schema: Columns, types and keys.
         raw: The raw messages, for their coordinates.
-        source_rows: Row of `raw` behind each decoded row.
-        faults: Rows already rejected; further ones are added.
-        findings: Warnings for the user -> number of rows concerned; further ones are added.
+        source_rows: Row of `raw` from which each decoded row was decoded.
+        faults: Rows already rejected; further rejected rows are added.
+        findings: Warnings for the user -> number of rows concerned; further warnings are added.
     """
     keys = schema.metadata.key_columns
 
@@ -315,7 +315,7 @@ def assemble_changes(
 
 
 def _note_finer(schema: TableSchema, name: str, rows: list[int], faults: Faults, findings: dict[str, int]) -> None:
-    """Reject rows whose key has a time finer than a microsecond; count those in another column, which are cut."""
+    """Reject rows whose key has a time finer than a microsecond; count rows with such a time in another column, which is cut."""
     if name in schema.metadata.key_columns:
         reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
         for row in rows:

@@ -52,8 +52,8 @@ def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Arr
 
     Args:
         transactions: Transaction ids; null or empty outside transactions, as in a full load.
-        numbers: Numbers in the transactions; a message without one does not count.
-        last_events: Whether each is the last one.
+        numbers: Numbers in the transactions; a message without a number does not count.
+        last_events: Whether each event is the last of its transaction.
     """
     numbers = numbers.cast(pa.int64())
     is_numbered = pc.and_(pc.not_equal(pc.fill_null(transactions, ""), ""), pc.greater_equal(pc.fill_null(numbers, 0), 1))
@@ -91,7 +91,8 @@ def divide_events(seen: pa.Table) -> SeenEvents:
     """Divide events by whether their transaction is complete: all of it must be among them.
 
     Args:
-        seen: All seen events of their transactions, EVENTS_SCHEMA; a row without one has a number of changes without position.
+        seen: All seen events of their transactions, EVENTS_SCHEMA; a row without an event number has a number of changes without
+            position.
     """
     unnumbered = pc.sum(seen["event"].filter(pc.is_null(seen["key"]))).as_py() or 0
     seen = seen.filter(seen["key"].is_valid())
@@ -109,7 +110,7 @@ def divide_events(seen: pa.Table) -> SeenEvents:
 
 
 def join_seen(parts: Iterable[SeenEvents]) -> SeenEvents:
-    """Return the events of all transactions of which some parts have given ones; a transaction is in one part."""
+    """Return the events of all transactions, given the events of parts; each transaction is in one part."""
     found = list(parts)
     whole = pa.chunked_array([part.whole for part in found], pa.string()).combine_chunks()
     rest = pa.concat_tables([EVENTS_SCHEMA.empty_table(), *(part.rest for part in found)])
@@ -134,5 +135,5 @@ def first_gap(ranges: Ranges) -> int:
 
 
 def is_whole(ranges: Ranges, last: int | None) -> bool:
-    """Return whether a transaction is complete: its last one is known, and every one from 1 to it was seen."""
+    """Return whether a transaction is complete: its last event is known, and every event from 1 to it was seen."""
     return last is not None and first_gap(ranges) > last

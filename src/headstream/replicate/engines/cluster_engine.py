@@ -1,7 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
-A MERGE of Spark's costs a second whatever it merges, and a merge of deltalake some hundredths, so a micro-batch with few
-changes in each of many tables is merged in the driver. What that holds in memory is bounded by the sizes of the changes and of
+A Spark MERGE costs at least a second, and a merge of deltalake some hundredths, so a micro-batch with few changes in each of
+many tables is merged in the driver. Its memory is bounded by the sizes of the changes and of
 the table.
 """
 
@@ -27,7 +27,7 @@ much, for each of the tables that are merged at the same time."""
 
 
 class ClusterEngine(LoggedTable):
-    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table."""
+    """TableEngine by Spark or deltalake, chosen by the size of the work; both write the same table."""
 
     def __init__(
         self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings
@@ -40,7 +40,7 @@ class ClusterEngine(LoggedTable):
 
     @property
     def _large(self) -> DeltaSparkEngine:
-        """The engine of Spark: its own session, so it is opened when it is needed."""
+        """The engine of Spark: it has a separate session, so it is opened when needed."""
         if self._opened is None:
             self._opened = DeltaSparkEngine(self._log, self._spark, self._strategy)
         return self._opened
@@ -107,6 +107,6 @@ class ClusterEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files if these have it, else from the files."""
+        """Return the number of rows with a value in a column: from the statistics of files, else from the files."""
         known = self._log.count_values(column)
         return self._large.count_values(column) if known is None else known

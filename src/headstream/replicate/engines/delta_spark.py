@@ -1,4 +1,4 @@
-"""The engine for a cluster: Spark's own MERGE. It also is the one for tables that only Spark can change.
+"""The engine for a cluster: Spark's own MERGE. It is also used for tables that only Spark can change.
 
 deltalake reads the table's log (columns, applied versions, statistics) in the driver, without a Spark job.
 """
@@ -36,8 +36,8 @@ class DeltaSparkEngine(LoggedTable):
     """TableEngine by Spark.
 
     Args:
-        spark: A session with Delta. The engine works in its own session, so that engines in several threads do
-            not see each other's settings and views.
+        spark: A session with Delta. Each engine works in a separate session, so that engines in several threads do not see each
+            other's settings and views.
         strategy: Of merges; Spark writes deletion vectors itself.
     """
 
@@ -186,7 +186,7 @@ class DeltaSparkEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files if these have it, else from the files."""
+        """Return the number of rows with a value in a column: from the statistics of files, else from the files."""
         with translated(self.path, "the table's log cannot be read"):
             known = self._log.count_values(column)
         if known is not None:
@@ -205,9 +205,9 @@ class DeltaSparkEngine(LoggedTable):
         options = {"txnAppId": app_id, "txnVersion": str(version)}
         rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
-    def _change(self, statement: str, what: str) -> int:
+    def _change(self, statement: str, action: str) -> int:
         self._hide_partitions()
-        with translated(self.path, what):
+        with translated(self.path, action):
             count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
         self._refresh()
         return count
@@ -221,7 +221,7 @@ class DeltaSparkEngine(LoggedTable):
 
     @contextmanager
     def _own(self, rows: pa.Table | DataFrame) -> Iterator[DataFrame]:
-        """Yield rows as a frame of the engine's session: only views that all sessions see reach it from another one."""
+        """Yield rows as a frame of the engine's session: rows of another session reach it only through global views."""
         if isinstance(rows, pa.Table):
             yield self._frame(rows)
             return
@@ -237,14 +237,14 @@ class DeltaSparkEngine(LoggedTable):
             self._log.refresh()
 
     @contextmanager
-    def _committing(self, what: str, app_id: str, version: int) -> Iterator[None]:
+    def _committing(self, action: str, app_id: str, version: int) -> Iterator[None]:
         """Translate errors and read the log again; a commit that has failed counts as made if the log has it.
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """
         self._hide_partitions()
         try:
-            with translated(self.path, what):
+            with translated(self.path, action):
                 yield
         except StorageError:
             with suppress(StorageError):

@@ -52,7 +52,7 @@ class TableLog:
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before it is made."""
+        """All columns and their Spark types, in the table's order; empty before the table exists."""
         if self._table is None:
             return {}
         return {field.name: _spark_type(field) for field in self._table.schema().fields}
@@ -70,7 +70,7 @@ class TableLog:
         return self._table
 
     def refresh(self) -> None:
-        """Read what has been committed since."""
+        """Read the commits since the last read."""
         with Translated(self.path, "the table's log cannot be read"):
             if self._table is None:
                 self._table = DeltaTable(str(self.path), storage_options=delta_options(self.path))
@@ -114,7 +114,7 @@ class TableLog:
 
     @property
     def snapshot(self) -> LogSnapshot:
-        """The table with its deletion vectors, of the newest version that was read or a later one."""
+        """The table with its deletion vectors, of the newest version that was read or a later version."""
         if self._snapshot is None:
             self._snapshot = LogSnapshot.read(self.path, at_least=self.table.version())
         elif self._snapshot.version < self.table.version():
@@ -135,7 +135,7 @@ class TableLog:
         return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column, or had one before they were deleted; None if statistics are missing."""
+        """Return the number of rows with a value in a column, deleted rows included; None if statistics are missing."""
         field = next(field for field in self.table.schema().fields if field.name == column)
         physical = field.metadata.get("delta.columnMapping.physicalName", column)
         files = pa.table(self.table.get_add_actions(flatten=True))
@@ -357,10 +357,10 @@ class DeltaLakeEngine(LoggedTable):
             )
 
     @contextmanager
-    def _committing(self, what: str) -> Iterator[None]:
-        """Translate errors; read the log again after one: later commits would conflict with one whose answer was lost."""
+    def _committing(self, action: str) -> Iterator[None]:
+        """Translate errors; read the log again after an error, since a commit whose response was lost can exist."""
         try:
-            with Translated(self.path, what):
+            with Translated(self.path, action):
                 yield
         except StorageError:
             with suppress(StorageError):  # the store may be down; then the next failure comes here again
@@ -428,9 +428,9 @@ class DeltaLakeEngine(LoggedTable):
 def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> Iterator[pa.RecordBatchReader]:
     """Yield a table's rows with other types, read from a copy in a local file.
 
-    A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
-    reading them takes another of its threads, of which there are as many as cores, and Python's lock may be held by a thread that
-    waits for one. So as many tables as cores, widened at the same time, would wait for each other.
+    A thread of deltalake's runtime waits for the rows that it writes. It must not wait for the table's files or for Python:
+    reading files needs another of its threads, of which there are as many as cores, and a thread that waits for one can hold
+    Python's lock. Otherwise as many tables as cores, widened at the same time, wait for each other forever.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for batch in rows:

@@ -88,7 +88,7 @@ class TableEngine(Protocol):
         """Return the highest version that a merge or append recorded for app_id, or None."""
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that records (app_id, version), even if that was applied before.
+        """Run a merge in one commit that records (app_id, version), even if it was applied before.
 
         Args:
             changes: The merge's source, in the table's types; a frame gives the same rows each time it is computed.
@@ -118,7 +118,7 @@ class TableEngine(Protocol):
         """Return columns of the rows with given keys; holds no other rows of the table in memory.
 
         Args:
-            where: A condition that holds for all of these rows, and possibly for others.
+            where: A condition that holds for all of these rows, and possibly for further rows.
             keys: Key columns in the table's types, each key once.
         """
 
@@ -131,11 +131,11 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether there were any."""
+        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether it did so."""
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
+        """The table's deletion vectors; None for a table that neither has nor uses them. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files of writes cut short, and files unneeded for `kept_us` microseconds: older versions become unreadable."""

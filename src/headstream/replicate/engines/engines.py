@@ -43,7 +43,7 @@ class Engines:
         self._automatic: Literal["deltalake", "spark"] | None = None
 
     def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
-        """Give Spark the settings of the places' object stores, and check that it can write there if it will have to.
+        """Give Spark the settings of the places' object stores, and check that it can write there if necessary.
 
         Raises:
             EnvironmentSetupError: Spark merges some of the tables, and lacks the jars for the store.
@@ -64,8 +64,8 @@ class Engines:
         """Return an engine for a table.
 
         Args:
-            kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
-                executors are separate processes, on this machine or others, Spark for what is large, whose work they share.
+            kind: `auto` is deltalake where Spark's tasks run in the driver's process, since it is several times quicker there.
+                If executors are separate processes, `auto` is Spark for large merges, whose work they share.
         """
         if kind == "auto" and self._choose() == "spark":
             return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)

@@ -1,9 +1,9 @@
-"""Folding: files with many deleted rows, and small files, are written again without what is deleted, in bounded steps.
+"""Folding: files with many deleted rows, and small files, are rewritten without the deleted rows, in bounded steps.
 
     per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
 
-Of small files, the largest is at most twice as large as all others together: so a row is written again when its file has grown by
-half, not with each fold. deltalake's own compaction leaves large files with their vectors.
+The largest of the folded small files is at most twice as large as the rest together, so a row is rewritten when its file has
+grown by half, not with each fold. deltalake's own compaction leaves large files with their vectors.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def fold(
     """Write files with many deleted rows, and small files, again.
 
     Args:
-        snapshot: The table, which may have deletion vectors by merge_on_read_refusal(); it advances to the last commit.
-        steps: Most commits; what is left is folded by the next call.
-        step_bytes: Size of the files of one commit, bytes; one file may be larger.
-        all_vectors: Whether the files with vectors are written again, and no others.
+        snapshot: The table, in which merge_on_read_refusal() allows deletion vectors; it advances to the last commit.
+        steps: Maximum number of commits; the next call folds the rest.
+        step_bytes: Size of the files of one commit, bytes; a single file can be larger.
+        all_vectors: Whether only the files with vectors are rewritten.
 
     Raises:
-        StorageError: the table cannot be read or written, or other writers came first each time.
+        StorageError: the table cannot be read or written, or other writers committed first each time.
     """
     done = Folded()
     conflicts = 0
@@ -127,7 +127,7 @@ def remove_vectors(table: Place) -> Folded:
 
 
 def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return files with vectors, each on its own, for one commit."""
+    """Return files with vectors, each as a group by itself, for one commit."""
     chosen: list[list[DataFile]] = []
     for file in snapshot.files.values():
         if file.vector is not None and step_bytes > 0:

@@ -1,4 +1,4 @@
-"""An engine before whose commits something else is done: what they rely on is put where it outlives the machine."""
+"""Engine wrapper that saves the checkpoint to the object store before each table commit."""
 
 from __future__ import annotations
 

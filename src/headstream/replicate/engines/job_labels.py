@@ -1,6 +1,6 @@
 """Descriptions of a pipeline's jobs in Spark's web UI: table, step and micro-batch, as in `SHOP.orders: merge, micro-batch 12`.
 
-A job has the description of the thread that starts it, in Python as in the JVM. Spark sets that of the micro-batch's own
+A job has the description of the thread that starts it, in Python as in the JVM. Spark sets the property of the micro-batch's
 thread, so it is restored.
 """
 

@@ -1,9 +1,9 @@
 """Where the rows of given keys are in a data file, without reading it: its keys in order, with the positions of their rows.
 
-A data file never changes, so an index of one cannot be out of date, and can be deleted at any time.
+A data file never changes, so an index of it is never out of date, and can be deleted at any time.
 
     <directory>/<hash of the table>/<hash of file and key columns>.keys     Arrow IPC, memory-mapped, and 8 bytes of checksum
-        number      uint64, rising       the key itself, if it is one integer; else a hash of it
+        number      uint64, rising       the key itself, if it is one integer; else its hash
         position    uint32               of the row with that number
         <key>, ...                       the key of the row at each position, if numbers are hashes: it decides
 """
@@ -15,6 +15,7 @@ import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -33,6 +34,10 @@ _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _FORMAT: Final = 2
 """In the names of indexes: one whose numbers were computed in another way is not found."""
 _FILTER_BITS: Final = 21
+_BITS_PER_ROW: Final = 8
+"""Of a file's filter, at least: of the keys that the file lacks, 6 to 12 % pass it."""
+_LEAST_FILTERED: Final = 256
+"""Searched keys from which a file's filter is faster than a binary search of each key."""
 _CHECKSUM_BYTES: Final = 8
 _MOST_OPEN: Final = 4096
 """Indexes mapped into memory at a time, of a table; Linux allows a process 65,530 mappings."""
@@ -47,9 +52,9 @@ def can_find(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileKeys:
-    """The keys of a data file's rows, deleted ones too.
+    """The keys of a data file's rows, including deleted rows.
 
     Args:
         numbers: The number of each key; rising, if there are positions.
@@ -61,8 +66,20 @@ class FileKeys:
     positions: npt.NDArray[np.uint32] | None
     keys: pa.Table | None
 
+    @property
+    def filter_bits(self) -> int:
+        """The filter has 2 to the power of this number bits."""
+        return max((_BITS_PER_ROW * len(self.numbers) - 1).bit_length(), 3)
 
-class SoughtKeys:
+    @cached_property
+    def filter(self) -> npt.NDArray[np.uint8]:
+        """A bit for each place that a number of the file has in it: most keys of other files are found missing by it."""
+        found = np.zeros(1 << self.filter_bits, np.bool_)
+        found[_filter_places(self.numbers, self.filter_bits)] = True
+        return np.packbits(found, bitorder="little")
+
+
+class SearchedKeys:
     """The keys that rows are looked for by, each once, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
@@ -78,35 +95,48 @@ class SoughtKeys:
         order = np.argsort(numbers)
         self.numbers, self.rows = numbers[order], rows[order]
         self._filter: npt.NDArray[np.bool_] | None = None
+        self._places: dict[int, tuple[Positions, npt.NDArray[np.uint8]]] = {}
 
     def may_have(self, numbers: _Numbers) -> Positions:
-        """Return the places of numbers that can be among those sought; others are not."""
+        """Return the places of numbers that can be among those searched; others are not."""
         if self._filter is None:
             built = np.zeros(1 << _FILTER_BITS, np.bool_)
-            built[_filter_places(self.numbers)] = True
+            built[_filter_places(self.numbers, _FILTER_BITS)] = True
             self._filter = built
-        return np.flatnonzero(self._filter[_filter_places(numbers)])
+        return np.flatnonzero(self._filter[_filter_places(numbers, _FILTER_BITS)])
+
+    def may_be_in(self, file: FileKeys) -> Positions:
+        """Return the places of the numbers that can be in a file; others are not."""
+        if file.filter_bits not in self._places:
+            places = _filter_places(self.numbers, file.filter_bits)
+            bits = np.left_shift(np.uint8(1), (places & np.uint64(7)).astype(np.uint8))
+            self._places[file.filter_bits] = (places >> np.uint64(3)).astype(np.int64), bits
+        octets, bits = self._places[file.filter_bits]
+        return np.flatnonzero((file.filter[octets] & bits) != 0)
 
 
-def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]:
-    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `sought` with these keys."""
-    numbers, positions = file.numbers, file.positions
+def find_rows(file: FileKeys, searched: SearchedKeys) -> tuple[Positions, Positions]:
+    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `searched` with these keys."""
+    numbers, positions, wanted, wanted_rows = file.numbers, file.positions, searched.numbers, searched.rows
     if positions is None:
-        chosen = sought.may_have(numbers)
+        chosen = searched.may_have(numbers)
         chosen = chosen[np.argsort(numbers[chosen])]
         numbers, positions = numbers[chosen], chosen.astype(np.uint32)
-    if len(numbers) < len(sought.numbers):
-        needles, places = _equal_pairs(sought.numbers, numbers)
+    elif len(wanted) >= _LEAST_FILTERED:
+        chosen = searched.may_be_in(file)
+        wanted, wanted_rows = wanted[chosen], wanted_rows[chosen]
+    if len(numbers) < len(wanted):
+        needles, places = _equal_pairs(wanted, numbers)
     else:
-        places, needles = _equal_pairs(numbers, sought.numbers)
-    found, rows = positions[places].astype(np.int64), sought.rows[needles]
+        places, needles = _equal_pairs(numbers, wanted)
+    found, rows = positions[places].astype(np.int64), wanted_rows[needles]
     order = np.argsort(found, kind="stable")
     found, rows = found[order], rows[order]
     if file.keys is not None and len(found):
         same = np.ones(len(found), np.bool_)
-        for name in sought.columns:
-            stored, wanted = file.keys[name].take(pa.array(found)), sought.keys[name].take(pa.array(rows))
-            same &= pc.fill_null(pc.equal(stored, wanted.cast(stored.type)), False).to_numpy()
+        for name in searched.columns:
+            stored, key = file.keys[name].take(pa.array(found)), searched.keys[name].take(pa.array(rows))
+            same &= pc.fill_null(pc.equal(stored, key.cast(stored.type)), False).to_numpy()
         found, rows = found[same], rows[same]
     return found, rows
 
@@ -123,13 +153,13 @@ def _equal_pairs(many: _Numbers, few: _Numbers) -> tuple[Positions, Positions]:
     return np.repeat(begins, counts) + within, np.repeat(hits, counts)
 
 
-def _filter_places(numbers: _Numbers) -> _Numbers:
-    places: _Numbers = (numbers * _FACTOR) >> np.uint64(64 - _FILTER_BITS)
+def _filter_places(numbers: _Numbers, bits: int) -> _Numbers:
+    places: _Numbers = (numbers * _FACTOR) >> np.uint64(64 - bits)
     return places
 
 
 def _numbers(keys: pa.Table) -> _Numbers:
-    """Return the number of each key; a key with a null has any."""
+    """Return the number of each key; a key with a null has an undefined number."""
     columns = [column.combine_chunks() for column in keys.columns]
     parts = [_numbers_of(column) for column in columns]
     if len(parts) == 1:
@@ -205,7 +235,7 @@ class KeyIndex:
         return found
 
     def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
-        """Delete the indexes of other data files than a table's present ones, if there are many."""
+        """Delete the indexes of data files that are no longer in the table, if there are many."""
         if self._directory is None:
             return
         kept = {_name(file, columns) for file in files}
@@ -249,7 +279,7 @@ class KeyIndex:
                 self._size += content.size + _CHECKSUM_BYTES
 
     def _read(self, path: Path) -> FileKeys | None:
-        """Return a stored index, mapped into memory; None if there is none, or none that is whole."""
+        """Return a stored index, mapped into memory; None if there is no complete index."""
         try:
             mapped = pa.memory_map(str(path)).read_buffer()
             content = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))

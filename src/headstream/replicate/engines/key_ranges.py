@@ -1,8 +1,8 @@
-"""Where the keys of some changes lie, so that a merge reads only the files that may have one of them.
+"""Ranges of the keys of changes, so that a merge reads only the files that can contain one of them.
 
-Delta's log has the minimum and maximum of each column in each file. Keys that rise with time are adjacent, but seldom
-in one place: updates of recent rows, inserts at the end, an old row now and then. One range from the least key to the
-greatest would take in all that lies between.
+Delta's log has the minimum and maximum of each column in each file. Keys that rise with time are adjacent, but rarely in one
+range: updates of recent rows, inserts at the end, an occasional old row. One range from the least key to the greatest would
+include all keys in between.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def literal_ranges(ranges: ValueRanges) -> KeyRanges:
 
 
 def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "") -> list[str]:
-    """Return a condition for each key column, that its value lies in one of its ranges; `alias` comes before column names."""
+    """Return a condition for each key column, that its value is in one of its ranges; `alias` comes before column names."""
     conditions = []
     for key, places in ranges.items():
         name = f"{alias}{quote_name(key)}"

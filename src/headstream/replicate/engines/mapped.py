@@ -1,6 +1,6 @@
 """Tables with column names that Parquet cannot store (`order date`): Delta maps them, and only Spark can write such a table.
 
-Merging into them is the engine's work like any other merge; what is here makes the table and changes its columns.
+The engine merges into them as into any other table; this module creates the table and changes its columns.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class MappedTables(Protocol):
     """Changes the columns of a table with column mapping."""
 
     def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
-        """Make an empty table from column names and Spark types."""
+        """Create an empty table from column names and Spark types."""
 
     def map_columns(self, path: Place) -> None:
         """Switch column mapping on."""
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there."""
+        """Add columns, null in the existing rows."""
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
         """Give columns a type that holds more."""
@@ -64,7 +64,7 @@ class SparkMappedTables:
         self._spark = open_session(spark)
 
     def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = True) -> None:
-        """Make an empty table from column names and Spark types, divided by some of them, without deletion vectors."""
+        """Create an empty table from column names and Spark types, partitioned by some of them, without deletion vectors."""
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
         properties = {VECTORS_PROPERTY: "false", **path_properties(columns, partition_by)}
         if mapped:
@@ -81,7 +81,7 @@ class SparkMappedTables:
         self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ({_settings(properties)})")
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there."""
+        """Add columns, null in the existing rows."""
         self._allow_types(path, columns)
         self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
 
@@ -91,7 +91,7 @@ class SparkMappedTables:
             self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Write the table again with columns of a type that holds more."""
+        """Rewrite the table with columns of wider types."""
         self._allow_types(path, columns)
         with translated(path, "the table cannot be changed"):
             rows = self._spark.read.format("delta").load(spark_path(path))
@@ -145,11 +145,11 @@ def _specification(columns: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def translated(path: Place, what: str) -> Iterator[None]:
-    """Turn what Spark and deltalake raise into a StorageError."""
+def translated(path: Place, action: str) -> Iterator[None]:
+    """Convert exceptions of Spark and deltalake to StorageError."""
     try:
         yield
     except Py4JJavaError as error:
-        raise failure(path, what, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
+        raise failure(path, action, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
     except (PySparkException, DeltaError, OSError) as error:
-        raise failure(path, what, explain(str(error), path)) from shown_cause(path, error)
+        raise failure(path, action, explain(str(error), path)) from shown_cause(path, error)

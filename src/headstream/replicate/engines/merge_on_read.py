@@ -1,8 +1,9 @@
-"""Merges that cost what the changes cost: matched rows are marked as deleted, and new files have the rows that replace them.
+"""Merges whose cost depends on the changes alone: matched rows are marked as deleted, and new files have the rows that replace
+them.
 
-    files by statistics  ->  rows by key (key_index.py), less those deleted already  ->  rows after the merge  ->  one commit
+    files by statistics  ->  rows by key (key_index.py), without already deleted rows ->  rows after the merge  ->  one commit
 
-The merge is the plan's, as of a merge that rewrites files: only matched rows are merged, by the same code.
+The merge follows the plan with the same code as a merge that rewrites files, but for matched rows only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.engines.key_index import KeyIndex, Positions, SoughtKeys, can_find, find_rows
+from headstream.replicate.engines.key_index import KeyIndex, Positions, SearchedKeys, can_find, find_rows
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
@@ -83,7 +84,7 @@ class MergeOnRead:
         """Run a merge in one commit that records (app_id, version); None if the files are to be rewritten instead.
 
         Raises:
-            StorageError: the table cannot be read or written, or has two rows of one key.
+            StorageError: the table cannot be read or written, or has two rows with the same key.
             HeadstreamError, OSError, pyarrow.ArrowException: as libraries raise them.
         """
         snapshot = self._advanced()
@@ -93,13 +94,13 @@ class MergeOnRead:
                 raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
-            sought = SoughtKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
-            candidates = _candidates(snapshot, sought)
+            searched = SearchedKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
+            candidates = _candidates(snapshot, searched)
             touched = sum(file.size for file in candidates)
             if self.strategy == "auto" and touched < max(self._settings.rewrite_below, changes.nbytes):
                 return None
             try:
-                return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, sought), app_id, version)
+                return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, searched), app_id, version)
             except Conflict:
                 snapshot = self._advanced()
         raise StorageError(
@@ -121,14 +122,14 @@ class MergeOnRead:
         self._refusal = refusal
         return refusal is None
 
-    def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], sought: SoughtKeys) -> list[_Found]:
+    def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], searched: SearchedKeys) -> list[_Found]:
         """Return the live rows that have one of the given keys; raise StorageError if two of them have the same key."""
 
         def find(file: DataFile) -> _Found:
-            keys = self.index.find(file.path, file.rows, sought.columns) or self.index.build(
-                file.path, _read_columns(snapshot, file, sought.columns)
+            keys = self.index.find(file.path, file.rows, searched.columns) or self.index.build(
+                file.path, _read_columns(snapshot, file, searched.columns)
             )
-            return _Found(file, *find_rows(keys, sought))
+            return _Found(file, *find_rows(keys, searched))
 
         with ThreadPoolExecutor(_THREADS) as pool:
             found = [part for part in pool.map(find, candidates) if len(part.positions)]
@@ -140,11 +141,11 @@ class MergeOnRead:
         matched = np.concatenate([np.empty(0, np.int64), *(part.changes for part in found)])
         counts = np.bincount(matched, minlength=1)
         if counts.max() > 1:
-            key = sought.keys.slice(int(counts.argmax()), 1).to_pylist()[0]
+            key = searched.keys.slice(int(counts.argmax()), 1).to_pylist()[0]
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
-                advice='Delete all but one, or set merge_strategy = "rewrite", which changes each of them alike',
+                advice='Delete all but one, or set merge_strategy = "rewrite", which changes all of them',
             )
         return [part for part in found if len(part.positions)]
 
@@ -189,7 +190,7 @@ def log_enabled(path: Place) -> None:
 def _merge_images(
     snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found]
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
-    """Return the rows that a merge of whole images removes from files, those that it writes, and what it does."""
+    """Return the rows that a merge of complete images removes from files, the rows that it writes, and its counts."""
     schema = snapshot.schema
     changes = _cast(changes, schema)
     updated = {_unquoted(name) for name in plan.update}
@@ -223,7 +224,8 @@ def _merge_by_sql(
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
     """Return the rows that a merge removes from files, the rows it writes, and its counts: deltalake merges the matched rows.
 
-    These are in their own table. A column of it shows which rows the merge has written, another which row each was.
+    These are in a separate table. One of its columns shows the rows that the merge has written, another the original position of
+    each row.
     """
     schema = snapshot.schema
     used = " ".join([*plan.where, plan.delete_when or "", plan.update_when, *plan.update.values()])
@@ -283,7 +285,7 @@ def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> p
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
-    """Return columns of a file, in the table's types: of all rows, or of those at the given positions, which ascend."""
+    """Return columns of a file, in the table's types: of all rows, or of the rows at the given ascending positions."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows
     stored = [name for name in columns if name not in file.partition_values]
@@ -330,9 +332,9 @@ def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(text, pa.string()).cast(kind)
 
 
-def _candidates(snapshot: LogSnapshot, sought: SoughtKeys) -> list[DataFile]:
+def _candidates(snapshot: LogSnapshot, searched: SearchedKeys) -> list[DataFile]:
     """Return the files that can have one of the given keys, by partitions and statistics."""
-    tests = [_file_test(name, sought.keys[name], name in snapshot.partition_columns) for name in sought.columns]
+    tests = [_file_test(name, searched.keys[name], name in snapshot.partition_columns) for name in searched.columns]
     known = [test for test in tests if test is not None]
     return [file for file in snapshot.files.values() if all(test(file) for test in known)]
 
@@ -374,20 +376,20 @@ def _comparable(bound: Any, kind: pa.DataType) -> Any:
 
 
 def _joined(old: Any, new: Positions) -> Any:
-    """Return the deleted rows of a file: those that were deleted, and others; each rises."""
+    """Return the deleted rows of a file: previously deleted rows, and further rows; each ascending."""
     added = new.astype(np.uint32)
     return added if old is None else np.sort(np.concatenate([old.astype(np.uint32), added]), kind="stable")
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of the given numbers are among others; both rise."""
+    """Return which of the given numbers are among other numbers; both ascend."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the table's types of those columns that it has."""
+    """Return rows with the table's types for the columns that it has."""
     fields: Mapping[str, pa.DataType] = {field.name: field.type for field in schema}
     for number, name in enumerate(rows.column_names):
         if name in fields and rows.schema.field(number).type != fields[name]:

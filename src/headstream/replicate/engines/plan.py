@@ -1,7 +1,7 @@
 """A merge of changes into a table as SQL text; pure, and the same for every engine.
 
-The source `s` has one row per key, the target `t` is the table. A whole image takes effect only where it is newer than the
-row, so that order, repeats and restarts do not matter; a row that was joined to what is stored (resolve.py) always does:
+The source `s` has one row per key, the target `t` is the table. A complete image takes effect only if it is newer than the row,
+so that order, repeats and restarts do not matter; a row that was joined to the stored rows (resolve.py) always takes effect:
 
     matched, s deletes, s newer or resolved     delete
     matched, s newer or resolved                update
@@ -41,9 +41,10 @@ class MergePlan:
         update: Column -> expression of an update.
         insert_when: When an unmatched source row is inserted.
         insert: Column -> expression of an insert.
-        effect: Which matched source rows take effect, if that and the rows are known without evaluating SQL: `all`, or those
+        effect: Which matched source rows take effect, if that and the rows are known without evaluating SQL: `all`, or only rows
             `newer` than the target row, by `_hs_sequence`. Each expression is then a source column, a matched row is deleted if
-            its source row has `_hs_delete` (unless `update` assigns DELETED), and others are updated. Otherwise `sql`.
+            its source row has `_hs_delete` (unless `update` assigns DELETED), and all other matched rows are updated. Otherwise
+            `sql`.
     """
 
     match: Sequence[str]
@@ -57,7 +58,7 @@ class MergePlan:
 
     @property
     def predicate(self) -> str:
-        """When a source row and a target row are the same row."""
+        """Condition for a source row and a target row to be the same row."""
         return " AND ".join([*(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in self.match), *self.where])
 
 
@@ -86,16 +87,16 @@ def plan_merge(
     loads: bool = False,
     where: Sequence[str] = (),
 ) -> MergePlan:
-    """Describe the merge of one-row-a-key changes into a table.
+    """Describe the merge of changes with one row per key into a table.
 
     Args:
-        columns: Those that the changes have (bookkeeping left out); the table's other columns keep their values.
+        columns: The columns of the changes (without bookkeeping); the table's other columns keep their values.
         resolved: Whether the source has rows with `_hs_resolved` true, which take effect in any case.
         plain: Whether it has others.
         versioned: Whether any row, of the source or of the table, has `_hs_versions`.
         loads: Whether rows of a full load are among the changes.
-        where: Conditions that hold for every row of the table that has the key of a change, where some are known: what
-            they do not hold for need not be read, which is most of a table whose keys rise with time.
+        where: Known conditions that hold for every row of the table that has the key of a change: other rows need not be read,
+            which are most rows of a table whose keys rise with time.
     """
     newer = "s._hs_sequence > t._hs_sequence"
     deletes = f"(s._hs_resolved OR {newer})" if resolved else newer

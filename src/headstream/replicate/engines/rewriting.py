@@ -1,8 +1,9 @@
-"""Merges that write a whole table again: cheaper than deltalake's merge for small tables of many columns.
+"""Merges that rewrite an entire table: cheaper than deltalake's merge for small tables of many columns.
 
-deltalake plans an expression for each column: seconds of processor time with 1,000 columns, even for one row. Where every source
-row takes effect (MergePlan.effect), the result needs no expressions: the stored rows, the columns of matched ones replaced. It
-replaces the files of the version that was read, in one commit; a commit in between that has changed one of them is a conflict.
+deltalake plans an expression for each column: seconds of processor time with 1,000 columns, even for one row. If every source
+row takes effect (MergePlan.effect), the result needs no expressions: it is the stored rows, with the columns of matched rows
+replaced. It replaces the files of the version that was read, in one commit; a commit in between that has changed one of these
+files is a conflict.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def matched_changes(stored: pa.Table, changes: pa.Table, match: Sequence[str]) -
 def rewritten(
     stored: pa.Table, changes: pa.Table, plan: MergePlan, change_of: npt.NDArray[np.int64]
 ) -> tuple[pa.Table, RowCounts]:
-    """Return rows of a table after a merge, and what it did.
+    """Return rows of a table after a merge, and its counts.
 
     Args:
         stored: Rows of the table, with all columns; of columns that the plan updates, values of matched rows are not used.

@@ -28,8 +28,8 @@ class SparkCatalog:
     """The catalogs of a session.
 
     Args:
-        spark: A session with Delta. Catalogs set in it after its start are not known here: its own session is used, so
-            that the current catalog and schema of the caller's do not matter.
+        spark: A session with Delta. Catalogs set in it after its start are not known here: a separate session is used, so that
+            the caller's current catalog and schema do not matter.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ def configure_store(spark: SparkSession, place: StorePlace) -> None:
     """Set the settings of an object store in a running session; tasks receive them with each read and write.
 
     They are set in the driver's Hadoop configuration, where neither the JVM's command line nor Spark's page shows them.
-    A class that the session lacks is not set: it can have another one for the store, as the clouds' own clusters do.
+    A class that the session lacks is not set, since it can have another class for the store, as on the clouds' own clusters.
     """
     configuration, access = spark.sparkContext._jsc.hadoopConfiguration(), place.access
     settings = access.hadoop_settings()

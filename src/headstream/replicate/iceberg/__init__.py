@@ -1,1 +1,1 @@
-"""Iceberg tables beside the Delta tables, with the same data files."""
+"""Iceberg tables that share the data files of the Delta tables."""

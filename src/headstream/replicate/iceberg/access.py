@@ -2,13 +2,12 @@
 
 pyiceberg's own appends and overwrites read the footers of data files, write no position deletes, and commit a snapshot, a schema
 and the expiry of snapshots one after the other. Here they are one commit. Another version of pyiceberg can change any of it:
-run/mirrors.py says which ones were tested.
+run/mirrors.py lists the tested versions.
 """
 
 from __future__ import annotations
 
 import functools
-import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +57,7 @@ _MOST_SMALL: Final = 20
 
 
 class _RestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose requests have a time limit; pyiceberg's have none."""
+    """pyiceberg's REST catalog, whose requests have a time limit, unlike pyiceberg's."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -80,7 +79,7 @@ class FileStats(NamedTuple):
 
 
 def make_file(location: str, size: int, rows: int, partition: Sequence[Any], stats: FileStats, *, deletes: bool) -> DataFile:
-    """Return a file as manifests have it.
+    """Return a file as an entry of a manifest.
 
     Args:
         size: Bytes.
@@ -120,7 +119,7 @@ class Manifests:
     """The manifests of one snapshot with one content, data files or position deletes, and the manifests of the snapshot after it.
 
     Args:
-        paths: Path of a manifest -> paths of its live files; the others are read.
+        paths: Path of a manifest -> paths of its live files; other manifests are read.
     """
 
     def __init__(
@@ -184,14 +183,6 @@ class Manifests:
         return manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
 
 
-def new_snapshot_id(table: Table) -> int:
-    """Return the id for a new snapshot."""
-    taken = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    while (found := secrets.randbits(63)) in taken:
-        pass
-    return found
-
-
 def commit(
     catalog: Catalog,
     table: Table,
@@ -204,10 +195,10 @@ def commit(
     properties: Mapping[str, str],
     expired: Sequence[int],
 ) -> None:
-    """Commit a snapshot after the table's current one.
+    """Commit a snapshot after the table's current snapshot.
 
     Args:
-        schema: The new current schema, by its id one that the table has had or a new one; None if it stays.
+        schema: The new current schema, by its id an earlier schema of the table or a new schema; None if it stays.
         spec: The new partition spec; None if it stays.
 
     Raises:

@@ -27,13 +27,14 @@ class Cleaning:
         self._known: dict[str, set[str]] = {}
 
     def run(self, table: Table) -> None:
-        """Remove old files that neither a snapshot nor the metadata of the table, as just loaded, names."""
+        """Remove old files that neither a snapshot nor the metadata of the freshly loaded table names."""
         metadata = table.metadata
         self._known = {
             each.manifest_list: self._known.get(each.manifest_list) or _names(table, each) for each in metadata.snapshots
         }
         needed = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-        needed = needed.union({each.statistics_path for each in metadata.statistics}, self._known, *self._known.values())
+        statistics = {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
+        needed = needed.union(statistics, self._known, *self._known.values())
         names = {path.rpartition("/")[2] for path in needed}
         files = pafs.PyFileSystem(DeltaStorageHandler(str(self._path), delta_options(self._path)))
         for info in files.get_file_info(pafs.FileSelector(FOLDER, allow_not_found=True)):

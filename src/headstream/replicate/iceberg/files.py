@@ -1,7 +1,7 @@
 """The files of a Delta table's version as an Iceberg snapshot has them: data files, and its deletion vectors as position deletes.
 
-The position deletes of a data file are one Parquet file, named by the data file and its vector. So the files that a snapshot
-should have follow from Delta's log alone, and those that it has are compared by their names.
+The position deletes of a data file are one Parquet file, named by the data file and its vector. So the expected files of a
+snapshot follow from Delta's log alone, and are compared with its actual files by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DELETES_SCHEMA: Final = pa.schema(
 
 
 def locate(table: Place, path: str = "") -> str:
-    """Return the location of a table, or of a file in it, as Iceberg's readers take it: nothing in it is escaped."""
+    """Return the location of a table, or of a file in it, as Iceberg's readers need it: without escapes."""
     root = str(table) if isinstance(table, StorePlace) else f"file://{table.absolute().as_posix()}"
     return f"{root}/{path}" if path else root
 
@@ -47,6 +47,11 @@ class WantedFiles(NamedTuple):
 
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
+
+    @property
+    def digest(self) -> str:
+        """A digest of all locations."""
+        return hashlib.sha256("\0".join(sorted([*self.data, *self.deletes])).encode()).hexdigest()
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:

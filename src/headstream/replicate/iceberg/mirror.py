@@ -2,8 +2,8 @@
 
     Delta's log  ->  files that the snapshot should have  -  files that it has  =  one Iceberg commit
 
-The snapshot's summary names the Delta version. What a crash or a failing catalog has left out is in the next difference; a commit
-that another process has made first is refused by the catalog, and the difference is computed again.
+The snapshot's summary names the Delta version. Changes that a crash or a failing catalog has left out are in the next
+difference; if another process has committed first, the catalog refuses the commit and the difference is computed again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 
 from headstream.errors import HeadstreamError, ReplicateError, StorageError
-from headstream.replicate.iceberg.access import Manifests, commit, expire, new_snapshot_id
+from headstream.replicate.iceberg.access import Manifests, commit, expire
 from headstream.replicate.iceberg.cleaning import Cleaning
 from headstream.replicate.iceberg.files import FOLDER, WantedFiles, describe_data, locate, write_deletes
 from headstream.replicate.iceberg.schema import NAME_MAPPING, derive_schema
@@ -32,6 +32,8 @@ from headstream.replicate.storage.places import Place, StorePlace
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 DELTA_VERSION: Final = "headstream.delta-version"
 """Property of a snapshot's summary: the Delta version that it equals."""
+_FILES: Final = "headstream.files"
+"""Another one: WantedFiles.digest, since the log of a restored backup can have other files at the same version."""
 _DELTA_ID: Final = "headstream.delta-table-id"
 """Property of the table: the id of the Delta table, which its log has."""
 _ATTEMPTS: Final = 5
@@ -48,9 +50,9 @@ class Difference(NamedTuple):
     Args:
         delta_version: The newest Delta version; None if it cannot be read.
         iceberg_version: The Delta version of the Iceberg table's snapshot; None for none.
-        missing: Files that the snapshot lacks, position deletes too.
+        missing: Files that the snapshot lacks, including position deletes.
         surplus: Files that it should not have.
-        delta_rows: Rows by Delta's statistics; None where those do not say.
+        delta_rows: Rows by Delta's statistics; None if the statistics do not contain it.
         iceberg_rows: Rows by Iceberg's.
         reason: Why both cannot be compared; None if they were.
     """
@@ -75,7 +77,7 @@ class TableMirror:
 
     Args:
         most_snapshots: That it keeps.
-        kept_us: How long a snapshot is kept at most, microseconds: vacuum may remove the files of older ones.
+        kept_us: Maximum age of a kept snapshot, microseconds: vacuum can remove the files of older snapshots.
     """
 
     def __init__(self, catalog: Catalog, path: Place, identifier: tuple[str, ...], *, most_snapshots: int, kept_us: int) -> None:
@@ -104,7 +106,7 @@ class TableMirror:
                     self._bring_up(self._loaded(log), log)
                     return log.version
                 except CommitFailedException as error:
-                    _LOGGER.info("%s: the commit is made again: %s", self._shown, error)
+                    _LOGGER.info("%s: the commit is retried: %s", self._shown, error)
         raise StorageError(f"other writers have committed first {_ATTEMPTS} times", where=self._shown)
 
     def check(self) -> Difference:
@@ -124,7 +126,7 @@ class TableMirror:
         """Recreate the Iceberg table from the Delta table, without its older snapshots; return the Delta version.
 
         Raises:
-            ReplicateError: there is an Iceberg table of that name that Headstream did not make.
+            ReplicateError: there is an Iceberg table of that name that Headstream did not create.
         """
         with _translated(self._shown):
             try:
@@ -160,7 +162,7 @@ class TableMirror:
             return None
 
     def _loaded(self, log: LogSnapshot) -> Table:
-        """Return the Iceberg table, made if there is none."""
+        """Return the Iceberg table, which is created if it does not exist."""
         table = self._load()
         if table is None:
             wanted = derive_schema(log, None, 0, None)
@@ -177,9 +179,9 @@ class TableMirror:
                 NAME_MAPPING: wanted.mapping,
                 _DELTA_ID: str(log.metadata["id"]),
             }
-            place, spec = locate(self._path), wanted.spec
+            # Without partitions, since this numbers the columns anew: the first commit has the numbers and the partitions.
             try:
-                table = self._catalog.create_table(self._identifier, wanted.schema, place, spec, properties=properties)
+                table = self._catalog.create_table(self._identifier, wanted.schema, locate(self._path), properties=properties)
             except TableAlreadyExistsError:  # another mirror was faster
                 table = self._catalog.load_table(self._identifier)
         self._check_origin(table, log)
@@ -205,8 +207,9 @@ class TableMirror:
         return data, deletes
 
     def _bring_up(self, table: Table, log: LogSnapshot) -> None:
-        """Commit the difference, if there is one."""
-        if _version_of(table) == log.version:
+        """Commit the difference, if any."""
+        wanted = WantedFiles.of(log)
+        if _version_of(table) == log.version and _property_of(table, _FILES) in (None, wanted.digest):
             if expired := self._expired(table, more=0):
                 expire(self._catalog, table, expired)
             return
@@ -215,19 +218,19 @@ class TableMirror:
         if is_changed:
             schema = schema._replace(schema=_with_own_id(schema.schema, table.metadata.schemas))
         data, deletes = self._manifests(table)
-        wanted = WantedFiles.of(log)
         gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
         if schema.replaced and data.live - gone:
-            what = f"column {schema.replaced[0]!r} has another type, and files with the old one"
+            what = f"column {schema.replaced[0]!r} needs another field id, and files have the former one"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
-        is_same = table.spec().fields == schema.spec.fields
+        before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
+        is_same = before == after  # whatever the columns are called now
         if not is_same and table.current_snapshot() is not None:
             raise ReplicateError("the files are partitioned by other columns", where=self._shown, advice=_ADVICE)
         live, live_deletes = data.live, deletes.live
         more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}
         more_deletes = write_deletes(log, schema, table.io, lacking)
-        number, spec = new_snapshot_id(table), table.spec() if is_same else schema.spec
+        number, spec = table.metadata.new_snapshot_id(), table.spec() if is_same else schema.spec
         parts = data.replaced(schema.schema, spec, number, more, gone)
         parts += deletes.replaced(schema.schema, spec, number, more_deletes, gone_deletes)
         commit(
@@ -245,7 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest, nor named ones."""
+        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest or named snapshots."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
@@ -274,15 +277,20 @@ def _present(table: Table) -> tuple[Schema, int, str | None]:
 
 
 def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
-    """Return a schema with the id of the known one that has its columns, else with the next id: catalogs add no schema twice."""
+    """Return a schema with the id of the known schema of the same columns, else the next id: catalogs add no schema twice."""
     numbers = {each.schema_id: each.fields for each in known}
     own = next((number for number, fields in numbers.items() if fields == schema.fields), max(numbers) + 1)
     return schema.model_copy(update={"schema_id": own})
 
 
-def _version_of(table: Table) -> int | None:
+def _property_of(table: Table, name: str) -> str | None:
+    """Return a property of the newest snapshot's summary."""
     snapshot = table.current_snapshot()
-    found = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(DELTA_VERSION)
+    return None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+
+
+def _version_of(table: Table) -> int | None:
+    found = _property_of(table, DELTA_VERSION)
     return None if found is None else int(found)
 
 
@@ -294,7 +302,7 @@ def _count_rows(log: LogSnapshot) -> int | None:
 def _summarize(
     log: LogSnapshot, wanted: WantedFiles, more: list[IcebergFile], more_deletes: list[IcebergFile], gone: int, gone_deletes: int
 ) -> Summary:
-    """Return a snapshot's summary: what it does, the Delta version, and the counts that Iceberg's own writers give."""
+    """Return a snapshot's summary: the operation, the Delta version, and the counts that Iceberg's writers record."""
     is_append = bool(more) and not (gone or more_deletes or gone_deletes)
     operation = Operation.APPEND if is_append else Operation.OVERWRITE if more or gone_deletes else Operation.DELETE
     changed = {
@@ -316,7 +324,7 @@ def _summarize(
     }
     counts = {name: count for name, count in changed.items() if count} | totals
     texts = {name: str(count) for name, count in counts.items() if count is not None}
-    return Summary(operation, **{DELTA_VERSION: str(log.version)}, **texts)
+    return Summary(operation, **{DELTA_VERSION: str(log.version), _FILES: wanted.digest}, **texts)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The Iceberg schema of a Delta table: types, field ids that stay, and which columns of data files they are.
+"""The Iceberg schema of a Delta table: types, stable field ids, and their columns in data files.
 
                   field id                                             column of a data file
-plain columns     by name: the id that the Iceberg table has for it    its name, by schema.name-mapping.default
+plain columns     by name: its id in the Iceberg table its name, by schema.name-mapping.default
 column mapping    delta.columnMapping.id                               that id, or its physical name
 """
 
@@ -11,7 +11,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import datetime
 from decimal import Context, Decimal
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType
+from pyiceberg.utils.datetime import date_str_to_days, datetime_to_micros
 
 from headstream.errors import SchemaError
 from headstream.replicate.storage.delta_log import LogSnapshot
@@ -35,8 +36,6 @@ _TYPES: Final[dict[str, PrimitiveType]] = {
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _EXACT_DIGITS: Final = 15
 """Digits of a decimal that every writer's JSON keeps."""
 _EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
@@ -47,7 +46,7 @@ class IcebergSchema(NamedTuple):
     """The schema that an Iceberg table is to have.
 
     Args:
-        schema: Its id is that of the table's current schema, also if it has other columns.
+        schema: Its id is the id of the table's current schema, even if that has other columns.
         spec: How files are partitioned: by the values of columns as they are.
         physical: Name of a column in data files and their statistics -> its field id and type.
         mapping: The value of NAME_MAPPING.
@@ -96,12 +95,13 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
         physical[stored] = (number, kind)
     schema = Schema(*fields, schema_id=0 if before is None else before.schema_id)
     sources = {field.name: field.field_id for field in fields}
-    spec = PartitionSpec(
-        *(
-            PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=name)
-            for number, name in enumerate(log.partition_columns, _FIRST_PARTITION_ID)
-        )
+    # DuckDB ends its process at other letters in a manifest's schema.
+    names_of_parts = [re.sub("[^!-~]", lambda found: f"_x{ord(found[0]):X}", name) for name in log.partition_columns]
+    parts = (
+        PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=shown)
+        for number, (name, shown) in enumerate(zip(log.partition_columns, names_of_parts, strict=True), _FIRST_PARTITION_ID)
     )
+    spec = PartitionSpec(*parts, spec_id=1)  # 0 is that of the table without rows
     taken = {number for number, _ in physical.values()}
     kept = {name: number for name, number in names.items() if name not in physical and number not in taken}
     merged = {**kept, **{name: number for name, (number, _) in physical.items()}}
@@ -123,7 +123,7 @@ def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
 
 
 def _is_promotion(old: Any, new: Any) -> bool:
-    """Return whether readers of Iceberg read files of an old type as a new one."""
+    """Return whether Iceberg readers can read files of an old type as a new type."""
     if old == new or (isinstance(old, types.IntegerType) and isinstance(new, types.LongType)):
         return True
     if isinstance(old, types.DecimalType) and isinstance(new, types.DecimalType):
@@ -132,7 +132,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition's value as Iceberg's manifests have it; an empty text in Delta's log is null."""
+    """Return a partition's value in the form of Iceberg's manifests; an empty text in Delta's log is null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):
@@ -142,9 +142,9 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
     if isinstance(kind, (types.IntegerType, types.LongType)):
         return int(text)
     if isinstance(kind, types.DateType):
-        return date.fromisoformat(text).toordinal() - _EPOCH_DAY
+        return date_str_to_days(text)
     if isinstance(kind, (types.TimestampType, types.TimestamptzType)):
-        return _microseconds(text)
+        return datetime_to_micros(datetime.fromisoformat(text))
     if isinstance(kind, types.DecimalType):
         return _scaled(Decimal(text), kind.scale)
     raise SchemaError(f"Iceberg tables beside Delta cannot be partitioned by a column of type {kind}")
@@ -153,8 +153,8 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
     """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
 
-    Spark answers MIN and MAX only by bounds, except for text. So what Delta's log does not have exactly is left
-    out: times without microseconds, which most writers cut off, numbers with NaN beside them, and long decimals.
+    Spark answers MIN and MAX only by bounds, except for text. So values that Delta's log does not store exactly are left out:
+    times without microseconds, which most writers cut off, numbers in columns with NaN, and long decimals.
 
     Args:
         value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.
@@ -163,11 +163,11 @@ def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
         if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):
             return None
         if isinstance(kind, types.DateType):
-            value = date.fromisoformat(value).toordinal() - _EPOCH_DAY
+            value = date_str_to_days(value)
         elif isinstance(kind, (types.TimestampType, types.TimestamptzType)):
             if _EXACT_TIME.search(value) is None:
                 return None
-            value = _microseconds(value)
+            value = datetime_to_micros(datetime.fromisoformat(value))
         elif isinstance(kind, types.DecimalType):
             if kind.precision > _EXACT_DIGITS:
                 return None
@@ -175,12 +175,6 @@ def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
         return to_bytes(kind, value)
     except (ValueError, TypeError, ArithmeticError, AttributeError, struct.error):
         return None  # a value that only Delta can have: the file is then read always
-
-
-def _microseconds(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    found = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
-    return (found.days * 86_400 + found.seconds) * 1_000_000 + found.microseconds
 
 
 def _scaled(value: Decimal, scale: int) -> Decimal:

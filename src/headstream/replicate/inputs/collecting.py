@@ -1,6 +1,6 @@
 """Collects a micro-batch's results in the driver: at once, or in pieces if they exceed the memory of Spark's driver.
 
-At once, the driver's JVM holds the results of all tasks in memory, several times over. In pieces, they are computed
+Fetched together, the results of all tasks are several times in the memory of the driver's JVM. In pieces, they are computed
 once, stored on the executors' disks, and fetched a few rows at a time; the JVM frees each piece before the next.
 """
 
@@ -59,7 +59,7 @@ def is_too_big(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line, or Java's cause."""
+    """Return the cause of a failed query: Headstream's error if contained, else Spark's first line, or Java's cause."""
     text = str(error).strip()
     ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
     if ours:
@@ -100,7 +100,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        in_pieces: Whether it is known not to fit; otherwise pieces are the fallback.
+        in_pieces: Whether the result is known not to fit; otherwise pieces are the fallback.
     """
     if not in_pieces:
         try:
@@ -139,7 +139,7 @@ def _fetch(kept: DataFrame, first: int, last: int) -> pa.Table:
 def find_planned_batch(checkpoint: Path) -> int | None:
     """Return the number of the micro-batch that an earlier run has planned and not finished, or None.
 
-    Its offsets are fixed, regardless of the current limits, so it can be the one that did not fit.
+    Its offsets are fixed, regardless of the current limits, so it can be the micro-batch that did not fit.
     """
     planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and (finished is None or planned > finished) else None

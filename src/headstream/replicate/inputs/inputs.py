@@ -4,7 +4,7 @@ Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under t
 
     value (or payload) BINARY or STRING, topic STRING, partition INT, offset BIGINT        required
     key BINARY or STRING, timestamp TIMESTAMP                                             optional
-    headers ARRAY<STRUCT<key STRING, value BINARY>> as Kafka has them, or BINARY as format("headstream") has them
+    headers ARRAY<STRUCT<key STRING, value BINARY>> as in Kafka, or BINARY as in format("headstream")
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Input(Protocol):
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
+        """Make topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch, the columns of decoded.DECODED_SCHEMA."""
@@ -91,7 +91,7 @@ class Input(Protocol):
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly others, as SOURCE_COLUMNS."""
+        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly further messages, as SOURCE_COLUMNS."""
 
 
 def open_input(
@@ -104,12 +104,12 @@ def open_input(
         source: A streaming DataFrame to read instead.
 
     Raises:
-        InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
+        InvalidOptionError: the DataFrame is not a stream or lacks a column, or nothing is selected.
     """
     if source is not None:
         return FrameInput(_from_frame(source), decode, times)
     if config.source is None:
-        raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
+        raise InvalidOptionError("there is nothing to read", where="source", advice="Pass a source, or a DataFrame")
     if not is_kafka(config.source):
         return LogInput(spark, config, decode)
     stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
@@ -129,7 +129,7 @@ class FrameInput:
         return self._messages
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics of Kafka that were deleted and created again begin at their first message."""
+        """Make topics of Kafka that were deleted and created again begin at their first message."""
         forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics, or a log, that were deleted and created again begin at their first message."""
+        """Make topics, or a log, that were deleted and created again begin at their first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:
@@ -225,7 +225,7 @@ def _to_raw(messages: DataFrame) -> DataFrame:
 
 def _from_frame(frame: DataFrame) -> DataFrame:
     if not frame.isStreaming:
-        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Make it by spark.readStream")
+        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Create it with spark.readStream")
     payload = next((name for name in ("value", "payload") if name in frame.columns), None)
     missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
     if missing or payload is None:
@@ -254,15 +254,15 @@ def _headers(frame: DataFrame) -> Column:
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
         return blocks_of_kafka_headers(sf.col("headers"))
     if isinstance(kind, StringType):
-        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
+        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Pass Kafka's headers, or omit it")
     return empty
 
 
 def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: int) -> int:
-    """Put the schemas of a directory or URI into a schema store; return how many are new.
+    """Put the schemas of a directory or URI into a schema store; return the number of new schemas.
 
-    `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
-    message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
+    `*.json` is table metadata (the message of a metadata message, or a complete metadata message in its envelope), `*.bin` a
+    metadata message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
     `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
 
     Args:

@@ -41,7 +41,7 @@ class DeadLetterTable:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there can be dead letters that the table lacks."""
+        """Whether the table can lack dead letters."""
         return self._log.end(DEAD_LETTER_TOPIC) != self._until
 
     def follow(self) -> int:

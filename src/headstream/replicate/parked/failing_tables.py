@@ -1,8 +1,8 @@
-"""Failing tables: since when, why, and when they are retried. Stored in the ledger.
+"""Failing tables: the time and the reason of their failures, and the time of their next attempt. Stored in the ledger.
 
 A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
-FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue. A stopped table
-is a failing one whose messages cannot be applied: all of them wait, and it is retried with those that wait alone.
+FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue. A stopped table is a
+failing table whose messages cannot be applied: all of them wait, and it is retried only with the waiting messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FailingTable:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether it has failed so often that an operator should intervene."""
+        """Whether the table has failed so often that an operator should intervene."""
         return self.failures >= FAILURES_OF_A_POISONED_TABLE
 
 
@@ -86,7 +86,7 @@ class FailingTables:
             self._keep_stopped(self._stopped | {table})
         called = "poisoned table" if found.is_poisoned else "table"
         _LOGGER.warning(
-            "%s %s.%s fails, failure %d; its changes wait, and it is retried in %g s: %s",
+            "%s %s.%s failed (failure %d); its changes wait, and it is retried in %g s: %s",
             called, *table, failures, wait_us / 1e6, reason,
         )  # fmt: skip
 

@@ -1,13 +1,13 @@
 """The ledger: the messages that the pipeline has set aside, and their states, in one SQLite file of the checkpoint.
 
-The bytes of messages set aside are in the pipeline's own log; the ledger records their offsets, and what they wait for. Its
+The bytes of messages set aside are in the pipeline's own log; the ledger records their offsets and the cause of the wait. Its
 unit is the parked batch (a row of the table `parcels`): messages parked together, for one reason, and consecutive in one topic.
 Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
 
     parked      waits for its schema, or for its table, which is failing
-    delayed     has waited too long for its schema; is still released when the schema arrives
+    delayed has waited too long for its schema; still released when the schema arrives
     dead        dead-lettered; released on request
-    called      dead or waiting, and requested: released next
+    called dead or waiting, and requested: released next
     releasing   part of the release with that number; possibly already applied to its table
     done        applied, or moved to another topic
 
@@ -45,10 +45,9 @@ class ParkedBatch:
     Args:
         state: One of the states above.
         cause: `schema`, `table`, `transaction` or `load` (the log is not read up to its REFRESH rows yet) that it waits for,
-            or `message` for an invalid one.
-        schema_id: The schema that its messages name, if known and unique.
+            or `message` for an invalid message. schema_id: The schema that its messages name, if known and unique.
         table_schema: The schema of its table, if known.
-        reason: Why it was set aside; for dead letters with too many different reasons, `several reasons`.
+        reason: The reason; for dead letters with too many different reasons, `several reasons`.
         log_topic: The topic of its bytes in the pipeline's own log.
         from_offset: The offset of the first.
         until_offset: The offset after the last.
@@ -57,7 +56,7 @@ class ParkedBatch:
         transaction_key: The transaction that it waits for; all its messages belong to it.
         logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
             version set it aside.
-        logged_until_us: When it appended the last one.
+        logged_until_us: When it appended the last message.
     """
 
     id: int = 0
@@ -116,10 +115,10 @@ class Ledger:
 
     Args:
         path: Created if missing, except with read_only.
-        read_only: To inspect the ledger of a pipeline that another process may be running.
+        read_only: To inspect the ledger of a pipeline that another process can be running.
 
     Raises:
-        LogVersionError: a newer Headstream created it; with read_only, also an older one.
+        LogVersionError: a newer Headstream created it; with read_only, also an older Headstream.
         StorageError: it cannot be opened, or is not a ledger.
     """
 
@@ -145,7 +144,7 @@ class Ledger:
             raise StorageError(
                 f"the pipeline's ledger cannot be opened: {error}",
                 where=str(path),
-                advice="Is this the checkpoint of a pipeline that has run?" if read_only else None,
+                advice="Check that this is the checkpoint of a pipeline that has run" if read_only else None,
             ) from error
 
     def close(self) -> None:
@@ -204,7 +203,7 @@ class Ledger:
             )
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages are in each state."""
+        """Return the number of messages in each state."""
         query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
         return dict(self._all(query))
 
@@ -248,9 +247,10 @@ class Ledger:
         """Select parked batches for a release: closed transactions first, then the oldest; return its number, or None.
 
         Args:
-            count: Most messages of one release; a larger parked batch, or a transaction, is released alone and whole.
+            count: Maximum number of messages of one release; a larger parked batch, or a transaction, is released alone and
+                completely.
             size_bytes: The same in bytes.
-            read_until_us: The log time before which everything is read: releases REFRESH rows that wait for it.
+            read_until_us: The log time before which all messages are read: releases REFRESH rows that wait for it.
         """
         ids, ready = set(schema_ids), set(tables)
         bundles: dict[Hashable, list[ParkedBatch]] = {}
@@ -303,7 +303,7 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Batches parked again: batches of the release that wait for another cause, and new ones with id 0, whose
+            again: Batches parked again: batches of the release that wait for another cause, and new batches with id 0, whose
                 bytes are in the log.
         """
         parked_batches = list(again)
@@ -373,7 +373,8 @@ def insert_parked_batches(connection: sqlite3.Connection, parked_batches: Iterab
 
 
 def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
-    """Return the key of parked batches that are released together: a transaction, or what its table rejected of a unit.
+    """Return the key of parked batches that are released together: a transaction, or the changes of a unit that its table
+    rejected.
 
     That unit is a release, or a micro-batch, which parks all of them at one time.
     """

@@ -86,22 +86,22 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
     version = _version(connection, where)
     if version == 0:
         raise StorageError(
-            "the pipeline's ledger is empty", where=where, advice="Is this the checkpoint of a pipeline that has run?"
+            "the pipeline's ledger is empty", where=where, advice="Check that this is the checkpoint of a pipeline that has run"
         )
     if version < _VERSION:
         raise LogVersionError(
-            f"the pipeline's ledger has version {version}, this Headstream reads {_VERSION}",
+            f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
             where=where,
             advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the one that wrote it",
         )
 
 
 def _version(connection: sqlite3.Connection, where: str) -> int:
-    """Return the ledger's version, 0 without tables; a newer version than the current one is rejected."""
+    """Return the ledger's version, 0 without tables; a version newer than the current version is rejected."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > _VERSION:
         raise LogVersionError(
-            f"the pipeline's ledger has version {version}, this Headstream reads {_VERSION}",
+            f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
             where=where,
             advice="Use the Headstream that wrote it, or a newer one",
         )

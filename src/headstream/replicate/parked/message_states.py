@@ -1,6 +1,6 @@
 """States of the messages that a pipeline has parked or dead-lettered, by their offset in its own log. It only reads.
 
-The log keeps the messages that were released since; the ledger records which still wait, and in which state.
+The log keeps the messages that were released since; the ledger records which messages still wait, and their states.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MessageStates:
         return _RELEASED if parked_batch is None else parked_batch.state
 
     def choose(self, messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-        """Yield the messages that can be redriven and discarded: dead and delayed ones of the topic."""
+        """Yield the messages that can be redriven and discarded: dead and delayed messages of the topic."""
         return (message for message in messages if self.state_of(message.offset) in REDRIVEN_STATES)
 
     def _find(self, offset: int) -> ParkedBatch | None:

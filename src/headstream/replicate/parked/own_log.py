@@ -1,8 +1,8 @@
-"""The pipeline's own log (`<checkpoint>/log`): messages set aside, whole, written and read as Arrow columns.
+"""The pipeline's own log (`<checkpoint>/log`): complete set-aside messages, written and read as Arrow columns.
 
-Each retains its payload, key and headers, and gains headers with its origin and the reason for setting it aside:
+Each retains its payload, key and headers, and gets headers with its origin and the reason for setting it aside: <its headers>
 
-    <its own headers> | hs.origin.topic string | hs.origin.partition int32 | hs.origin.offset int64
+    | hs.origin.topic string | hs.origin.partition int32 | hs.origin.offset int64
                       | hs.origin.timestamp int64 (us) | hs.schema_id string | hs.reason string
 
 The last two are empty if unknown. One process writes, any number can read.
@@ -53,7 +53,7 @@ _WANTED: Final = (
 
 
 def _head(name: str, is_text: bool, width: int = 0) -> bytes:
-    """Return the bytes of a header before its value; before the value's length, too, where that varies."""
+    """Return the bytes of a header before its value, or before the value's length if it varies."""
     value = string("x") if is_text else int32(0) if width == 4 else int64(0)
     block = encode_headers(Headers([(name, value)]))
     return block[:-5] if is_text else block[:-width]
@@ -66,7 +66,7 @@ _FIXED_BYTES: Final = sum(map(len, (_TOPIC, _SCHEMA_ID, _REASON, _ORIGIN_PARTITI
 
 
 class Placed(NamedTuple):
-    """The position of appended messages: the first offset, the one after the last, and their size in bytes."""
+    """The position of appended messages: the first offset, the offset after the last, and their size in bytes."""
 
     from_offset: int
     until_offset: int
@@ -138,7 +138,7 @@ class OwnLog:
             if polled.end_offset < until_offset:
                 raise CorruptLogError(
                     f"the pipeline's own log has no message {polled.end_offset} of {topic}, but its ledger refers to it",
-                    advice="Has the checkpoint been changed by hand? Restore its log and ledger together",
+                    advice="If files of the checkpoint were changed, restore its log and ledger together",
                 )
             for chunk in polled.chunks:
                 found = _unpack(chunk)

@@ -1,4 +1,4 @@
-"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log, grouped in parked batches (ledger.py).
+"""Messages set aside: complete parked, delayed and dead messages in the pipeline's own log, in parked batches (ledger.py).
 
 When a micro-batch is rerun after a crash, the messages that its first run set aside stay unchanged.
 """
@@ -91,8 +91,7 @@ class Held:
     Args:
         messages: RAW_SCHEMA; before they are reread their coordinates, with schema ids and reasons. With `transaction` as
             the cause also a column TRANSACTION.
-        cause: What they wait for: the table's recovery, the rest of their transactions, or the log being read up to their
-            load.
+        cause: The cause of the wait: the table's recovery, the rest of their transactions, or the log up to their load.
     """
 
     table: Table
@@ -119,7 +118,7 @@ class Release:
 
     @property
     def repeats(self) -> bool:
-        """Whether some of its messages may already be applied: by an earlier attempt, or before they were set aside."""
+        """Whether some of its messages can already be applied: by an earlier attempt, or before they were set aside."""
         return self.resumed or any(
             parked_batch.cause not in ("schema", "transaction", "load") for parked_batch in self.parked_batches
         )
@@ -160,16 +159,17 @@ class ParkingLot:
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
     def note_read_again(self, now_us: int) -> None:
-        """Note durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        """Record durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
         newest = int(self._ledger.mark("batch") or -1)
         self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
 
     def forget_read_again(self) -> None:
-        """Forget what note_read_again() has noted: another micro-batch is finished that has read all of these messages."""
+        """Forget the record of note_read_again(): another micro-batch is finished that has read all of these messages."""
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return until when messages that are read again were logged, and those that were set aside; None if none are.
+        """Return the end of the log times of messages that are read again, and the messages that were set aside; None if none
+        are.
 
         These are without bytes: COORDINATE_COLUMNS, timestamp_us.
         """
@@ -245,13 +245,13 @@ class ParkingLot:
             self._ledger.add(dead, done=[parked_batch.id], marks=marks)
 
     def mark_discarded(self, discarded: ParkedRanges) -> None:
-        """Mark messages of the log for deletion; those that are gone already stay so."""
+        """Mark messages of the log for deletion; already removed messages are ignored."""
         for part in discarded.ranges:
             for messages in self._log.read(discarded.log_topic, *part):
                 self._log.mark_for_deletion(discarded.log_topic, messages["log_offset"].to_pylist(), "discarded")
 
     def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
-        """Begin the next release, first one that a crash interrupted; see Ledger.begin_release()."""
+        """Begin the next release, starting with an interrupted release; see Ledger.begin_release()."""
         number = self._ledger.unfinished_release()
         resumed = number is not None
         if number is None:
@@ -289,7 +289,7 @@ class ParkingLot:
         return int(rejected.num_rows)
 
     def _hold_again(self, release: Release, part: Held) -> Iterator[ParkedBatch]:
-        """Yield the parked batches of a release that wait entirely, and new ones for waiting parts of the other batches."""
+        """Yield the parked batches of a release that wait entirely, and new batches for the waiting parts of other batches."""
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
@@ -364,7 +364,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of equal messages: a topic that was created again has other ones at the same places."""
+    """Return the row numbers of equal messages: a recreated topic has other messages at the same places."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):
@@ -389,7 +389,7 @@ def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
 
 
 def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return reasons reduced to a few: if too many, without their numbers, and then without the rarer ones."""
+    """Return reasons reduced to a few: if there are too many, without their numbers, and then without the rarer reasons."""
     for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
         encoded = reasons.combine_chunks().dictionary_encode()
         short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())

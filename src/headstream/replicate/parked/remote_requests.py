@@ -23,7 +23,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FOLDER: Final = "requests"
 _NAME: Final = "remote"
-_LOOK_EVERY_US: Final = 5_000_000
+_CHECK_EVERY_US: Final = 5_000_000
 
 
 def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> str:
@@ -39,19 +39,19 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
 
 
 class RemoteRequests:
-    """The requests that a run takes over from the store; of a checkpoint in a directory there are none."""
+    """The requests that a run takes over from the store; a checkpoint in a directory has no such requests."""
 
     def __init__(self, ledger: Ledger, checkpoint_store: CheckpointStore) -> None:
         self._ledger = ledger
         self._checkpoint_store = checkpoint_store
         self._place = checkpoint_store.place / _FOLDER if isinstance(checkpoint_store, ObjectCheckpointStore) else None
-        self._look_us = 0
+        self._next_check_us = 0
 
     def take(self, now_us: int) -> int:
-        """Move the requests into the ledger, once in five seconds; return how many were new. Unreadable requests wait."""
-        if self._place is None or now_us < self._look_us:
+        """Move the requests into the ledger, once in five seconds; return their number. Unreadable requests wait."""
+        if self._place is None or now_us < self._next_check_us:
             return 0
-        self._look_us = now_us + _LOOK_EVERY_US
+        self._next_check_us = now_us + _CHECK_EVERY_US
         known = {name for (name,) in self._ledger.rows(f"SELECT json_extract(arguments, '$.{_NAME}') FROM requests")}
         try:
             names = StoreFiles(self._place).names()
@@ -76,4 +76,4 @@ class RemoteRequests:
             for name in names:
                 StoreFiles(folder / name).remove()
         except StorageError as error:
-            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted, which is tried again: %s", error)
+            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted; the deletion is retried: %s", error)

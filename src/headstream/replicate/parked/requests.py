@@ -1,4 +1,4 @@
-"""Operators' requests to a pipeline: rows of its ledger, carried out by the current run or the next one.
+"""Operators' requests to a pipeline: rows of its ledger, carried out by the current or the next run.
 
 Only the running process writes the pipeline's log and tables: a redrive requested on the command line is a row here, carried
 out between two micro-batches. One transaction stores a request's selected batches and its completion; a batch of which only
@@ -189,7 +189,7 @@ class Requests:
 
 
 def _split(parked_batch: ParkedBatch, within: ParkedRanges | None, state: str) -> Iterator[ParkedBatch]:
-    """Yield the parts of a parked batch, those that are selected in a new state; the first has its id, the others none."""
+    """Yield the parts of a parked batch, selected parts in a new state; the first part has its id, the other parts have no id."""
     if within is None:
         yield replace(parked_batch, state=state)
         return

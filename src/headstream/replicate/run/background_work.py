@@ -1,4 +1,4 @@
-"""Work for tables in its own thread, tried until it succeeds: a catalog that is slow or unavailable delays no merge."""
+"""Work for tables in a separate thread, retried until it succeeds: a slow or unavailable catalog delays no merge."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ K = TypeVar("K")
 
 
 class BackgroundWork(Generic[K]):
-    """Tries each request, and again after a pause if it has failed.
+    """Tries each request, and retries a failed request after a pause.
 
     Args:
         failure: Text of the log line of a failure: `a table is not registered`.
-        first_pause_s: Seconds between two attempts, doubled after each one without success; None for five.
+        first_pause_s: Seconds between two attempts, doubled after each failure; None for five.
 
     Attributes:
         changed: The lock of the other attributes, which is notified after each attempt.
@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Do the work for the given tables soon, again if it is under way; returns at once."""
+        """Schedule the work for the given tables, again if it is running; return immediately."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:
@@ -50,11 +50,11 @@ class BackgroundWork(Generic[K]):
                 self._wake()
 
     def finish(self, left: str, *, every_table: bool) -> None:
-        """Try all waiting work once more, and end.
+        """Try all waiting work a last time, and end.
 
         Args:
             left: Log text after the number of unfinished requests: `tables are not registered`.
-            every_table: Whether to wait until each one was tried; otherwise for one attempt at most.
+            every_table: Whether to wait until each was tried; otherwise it waits for at most one attempt.
         """
         with self.changed:
             if self.waiting:
@@ -66,7 +66,7 @@ class BackgroundWork(Generic[K]):
             count = len(self.waiting)
         self.close()
         if count:
-            _LOGGER.warning("%d %s; the next run tries them again", count, left)
+            _LOGGER.warning("%d %s; the next run retries them", count, left)
 
     def close(self) -> None:
         """End without further attempts."""
@@ -124,5 +124,5 @@ class BackgroundWork(Generic[K]):
                 failures.append(reason)
         if failures:
             more = f" (and {len(failures) - 1} more: see the status)" if len(failures) > 1 else ""
-            _LOGGER.warning("%s, which is tried again: %s%s", self._failure, failures[0], more)
+            _LOGGER.warning("%s, which is retried: %s%s", self._failure, failures[0], more)
         return len(keys) > len(self.reasons)

@@ -36,7 +36,7 @@ class BetweenBatches:
         self._remote_requests = RemoteRequests(context.ledger, context.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
-        """Carry out the open requests; return whether there were any."""
+        """Carry out the open requests; return whether there were open requests."""
         self._remote_requests.take(self._now_us())
         requests = self._requests.open()
         for request in requests:
@@ -68,8 +68,8 @@ class BetweenBatches:
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
 
-    def settle_overdue(self) -> bool:
-        """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
+    def close_overdue(self) -> bool:
+        """Delay or dead-letter messages that waited too long for their schema; return whether there were such messages."""
         overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:
             return False
@@ -129,7 +129,7 @@ class BetweenBatches:
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
     """Return the messages of a repair, from its request, as RAW_SCHEMA; their offsets differ by the request's number.
 
-    They are parked like messages whose schema has come, so that the next release applies them. In their flat form they name
+    They are parked like messages whose schema has arrived, so that the next release applies them. In their flat form they name
     their table; the schema id only selects them for the release.
     """
     payloads = [json.dumps(message).encode() for message in arguments["messages"]]

@@ -33,7 +33,7 @@ class TopicCopy:
     """The copy of one topic of the pipeline's own log in a Kafka cluster, with one partition if it is created.
 
     A mirror (headstream.mirror) sends each message once, with its place in the pipeline's own log in the header `hs.mirror`, by
-    which a run after a crash finds what has been copied. Messages are released and redriven from the pipeline's own log.
+    which a run after a crash finds the copied messages. Messages are released and redriven from the pipeline's own log.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
@@ -50,7 +50,7 @@ class TopicCopy:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there can be messages that it lacks."""
+        """Whether there can be messages that the mirror lacks."""
         return self._log.end(self._topic) != self._until
 
     def follow(self) -> int:
@@ -93,7 +93,7 @@ def check_copies(config: ReplicateConfig) -> None:
 
 
 class Copies:
-    """The copies that a pipeline's settings ask for; used by one thread at a time."""
+    """The copies that a pipeline's settings request; used by one thread at a time."""
 
     def __init__(self, context: PipelineContext, log: OwnLog) -> None:
         config = context.config
@@ -114,7 +114,7 @@ class Copies:
         The messages are in the pipeline's own log in any case, from which a copy continues where it ended.
 
         Args:
-            last: Whether the run ends: the first failure is raised then, after all copies were tried.
+            last: Whether the run ends: if so, the first failure is raised after all copies were tried.
         """
         failed: list[StorageError] = []
         for number, copy in enumerate(self._copies):

@@ -1,4 +1,4 @@
-"""Stores the decoded messages of a micro-batch on Spark's executors, and gets what the driver needs of them."""
+"""Stores the decoded messages of a micro-batch on Spark's executors, and fetches the parts that the driver needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
-    """Leave out stored changes, by CHANGE_COORDINATES of these and others; with very many, all that remain are fetched."""
+    """Exclude stored changes, by CHANGE_COORDINATES of a superset; if very many, all remaining changes are fetched."""
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:
@@ -59,9 +59,9 @@ def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
 def store_decoded(
     session: SparkSession, rows: DataFrame, read: Collect, store_schemas: Callable[[Decoded], NewSchemas]
 ) -> tuple[StoredBatch, Decoded]:
-    """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
+    """Store the decoded messages of a micro-batch on the executors; return the store, and the driver's part.
 
-    Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
+    Data that arrives together with its schema is decoded again there, rather than in the driver: a first load begins in this way.
 
     Args:
         read: Gets rows into the driver.

@@ -1,10 +1,10 @@
 """REFRESH rows that wait until all earlier messages of the log have been read; see loads.py.
 
-    read     the log time before which all partitions have been read, according to the pipeline's planning
-    until    the same, but at most the log time of the first message that waits for its schema, which can be of any table: for
+    read     the log time before which all partitions have been read, according to the pipeline's planning until the same, but at
+    most the log time of the first message that waits for its schema, which can belong to any table: for
              at most schema_wait, and not after the end of a run that ends by itself
 
-Rows logged before `until` are placed; the others are parked, with `load` as the cause. The limit of each table is stored before
+Rows logged before `until` are placed; later rows are parked, with `load` as the cause. The limit of each table is stored before
 the unit is merged: a unit that is rerun when more is known parks the same rows, since its tables already have the rest.
 """
 
@@ -73,7 +73,7 @@ class LoadWaits:
         Args:
             read_us: The time up to which it is read after the current micro-batch, if known.
             release: The release whose messages do not count as waiting: they are decoded.
-            waiting: Messages that wait for their schema in addition to those in the ledger, RAW_SCHEMA.
+            waiting: Messages that wait for their schema, besides the messages in the ledger, RAW_SCHEMA.
         """
         read = max(self.read_us, read_us or 0)
         if not self._waits_for_schemas:
@@ -151,7 +151,7 @@ class LoadWaits:
 
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
-    """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest, and these."""
+    """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest and these."""
     from_us = {name: us for name, us in until.items() if (decoded.stored[name].statistics.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []

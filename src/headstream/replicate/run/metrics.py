@@ -25,7 +25,7 @@ _COUNTERS: Final = (
     ("released", "released", "Messages that had waited and were applied."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
     ("tombstones", "tombstones", "Messages with a null payload, skipped."),
-    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied at once."),
+    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied immediately."),
     ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )
@@ -83,7 +83,7 @@ def _rows_of(tables: Mapping[str, Mapping[str, int]]) -> Metric:
 
 
 def _of_tables(name: str, text: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge of the tables with the largest values, and the largest value of the others."""
+    """Return a gauge of the tables with the largest values, and the largest value of the remaining tables."""
     family = GaugeMetricFamily(_PREFIX + name, text, labels=["table"])
     series = [((table,), float(value)) for table, value in sorted(values.items(), key=lambda each: (-each[1], each[0]))]
     for labels, value in limit_series(series, (_REMAINING,), max):

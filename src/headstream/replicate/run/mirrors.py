@@ -1,6 +1,6 @@
-"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in their own thread.
+"""The mirrors of a pipeline's tables in Iceberg, which are updated in a separate thread.
 
-a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or tried again after a pause
+a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or retried after a pause
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUPPORTED: Final = "0.12"
 
 
 class MirrorOpener:
-    """Opens the mirrors of a pipeline's tables; its catalog is opened with the first one.
+    """Opens the mirrors of a pipeline's tables; the catalog is opened with the first mirror.
 
     Raises:
         MissingExtraError: pyiceberg is not installed.
@@ -45,7 +45,7 @@ class MirrorOpener:
         self._catalog: Any = None
 
     def identify(self, table: Table) -> tuple[str, ...] | None:
-        """Return namespace and name of a table in Iceberg; None if it is to have none."""
+        """Return namespace and name of a table in Iceberg; None for no mirror."""
         return self._settings.identify(*table)
 
     def open(self, table: Table) -> TableMirror:
@@ -66,10 +66,10 @@ class _State:
     """The mirror of one table.
 
     Args:
-        since_us: Since when it has had versions that Iceberg may lack, microseconds since 1970 UTC; None if it has none.
+        since_us: Start of the time with versions that Iceberg can lack, microseconds since 1970 UTC; or None.
         version: The Delta version that Iceberg has; None if not known.
         refused: Why the table has no mirror: a column without an equivalent; None if it can have one.
-        synced_us: When it was last found to be up to date.
+        synced_us: The time of the last check that found it up to date.
         vacuum_us: Since when a vacuum waits for that; None if none does.
     """
 
@@ -93,7 +93,7 @@ class IcebergMirrors:
         self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Bring tables up to date soon; returns at once. Those that the settings do not choose are skipped."""
+        """Bring tables up to date soon; returns immediately. Tables that the settings do not choose are skipped."""
         with self._work.changed:
             chosen = [table for table in tables if self._opener.identify(table) is not None]
             for table in chosen:
@@ -105,8 +105,8 @@ class IcebergMirrors:
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
         """Return whether the snapshots that need files which vacuum removes have expired; `wait` for an attempt, for a minute.
 
-        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not. One that has not answered
-        within that minute is not waited for again.
+        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not. It does not wait again
+        for a catalog that has not answered within that minute.
         """
         if self._opener.identify(table) is None:
             return True
@@ -143,11 +143,11 @@ class IcebergMirrors:
             return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end; see BackgroundWork.finish()."""
+        """Try the waiting work a last time, and end; see BackgroundWork.finish()."""
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
-        """End without further attempts; one that is under way ends by itself."""
+        """End without further attempts; a running attempt ends by itself."""
         self._work.close()
 
     def _sync(self, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""The step that stores what a unit did not apply: whole messages, parked if they wait, else in the dead letter."""
+"""The step that stores the messages that a unit did not apply: parked if they wait, else dead-lettered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 
 
 class ParkingStep:
-    """Stores what the units of one pipeline did not apply."""
+    """Stores the messages that the units of one pipeline did not apply."""
 
     def __init__(self, context: PipelineContext, parking: ParkingLot, stops: StoppedTables) -> None:
         self._summary = context.summary
@@ -32,7 +32,7 @@ class ParkingStep:
         self._stops = stops
 
     def park(self, unit: Unit, find_raw: FindRaw) -> None:
-        """Park the messages of a micro-batch that wait, and dead-letter those that can never be applied.
+        """Park the waiting messages of a micro-batch, and dead-letter messages that can never be applied.
 
         Raises:
             ReplicateError: too many messages would wait, or too many are dead.
@@ -69,12 +69,12 @@ class ParkingStep:
 
 
 def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
-    """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None if there are none.
+    """Return the coordinates of a micro-batch's messages that its unfinished run has set aside; None if there are none.
 
     A topic that was created again has other messages at the same places, with other times.
 
     Args:
-        left: The messages that the unfinished one has set aside: COORDINATE_COLUMNS, timestamp_us.
+        left: The messages that the unfinished run has set aside: COORDINATE_COLUMNS, timestamp_us.
     """
     names = list(COORDINATE_COLUMNS)
     parts = [pa.Table.from_batches([batch]).select(names) for batch in (*decoded.waiting, *decoded.dead)]
@@ -93,7 +93,7 @@ def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table
 
 
 def _read_whole(unit: Unit, messages: pa.Table) -> tuple[list[Held], pa.Table]:
-    """Return the messages of a unit that wait, and those that are rejected, from among whole messages."""
+    """Return the waiting and the rejected messages of a unit."""
     waiting = [replace(part, messages=_choose_messages(messages, part.messages)) for part in unit.held]
     return waiting, _choose_messages(messages, unit.rejected)
 
@@ -115,6 +115,6 @@ def _check_found(wanted: int, found: list[pa.Table]) -> None:
     if missing > 0:
         raise StorageError(
             f"{missing:,} messages that were not applied are no longer in the source, so they cannot be kept",
-            advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Give the source a "
-            "longer retention than a table can fail for",
+            advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Set a retention "
+            "of the source that is longer than a table can fail",
         )

@@ -75,7 +75,7 @@ class StoredMetrics:
         self._written_s: float | None = None
 
     def write(self, text: str, *, is_last: bool) -> None:
-        """Write a text if the last one is ten seconds old, or if no other one follows."""
+        """Write a text if the last text is ten seconds old, or if it is the final text."""
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
             return
         self._written_s = self._clock_s()
@@ -89,7 +89,7 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
     """Open the checkpoint of a pipeline; return its store, and the settings with the directory of its state.
 
     Raises:
-        ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one, or while a run has it.
+        ReplicateError: the checkpoint has been moved, its target has a checkpoint, or a run uses it.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
@@ -111,10 +111,10 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
 
 
 def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
-    """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
+    """Begin a checkpoint in an object store with a checkpoint in a directory, which no run uses meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
-            "there is no checkpoint of a pipeline", where=str(first), advice="Name the directory that a pipeline used"
+            "there is no checkpoint of a pipeline", where=str(first), advice="Specify the directory that a pipeline used"
         )
 
     def prepare(copy: Path) -> None:
@@ -159,7 +159,7 @@ class MergeSpan:
 
 
 class BatchSpans:
-    """Makes the spans of one pipeline: of each micro-batch, and of each merge into a table; none unless `tracing` is set.
+    """Records the spans of one pipeline, for each micro-batch and each merge into a table, if `tracing` is set.
 
     Raises:
         MissingExtraError: `is_on`, and opentelemetry-api is not installed.
@@ -172,7 +172,7 @@ class BatchSpans:
 
     @contextmanager
     def merging(self, text: str) -> Iterator[MergeSpan | None]:
-        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and make its span; see LabelJobs."""
+        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and record its span; see LabelJobs."""
         batch = self._batch
         with self._labels(text):
             if batch is None:
@@ -184,7 +184,7 @@ class BatchSpans:
 
     @contextmanager
     def batch(self, batch_id: int, contexts: Sequence[str], message_count: int, start_ns: int) -> Iterator[None]:
-        """Make the span of a micro-batch, with its start (nanoseconds since 1970 UTC) and trace contexts of sampled messages."""
+        """Record a micro-batch's span, with its start (nanoseconds since 1970 UTC) and trace contexts of sampled messages."""
         if self._tracing is None:
             yield
             return
@@ -204,7 +204,7 @@ class ReplicatePipeline:
         source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called with the summary so far after every micro-batch.
         clock: The time in nanoseconds since 1970 UTC.
-        tracer_provider: Makes the spans with `tracing`; by default OpenTelemetry's global one.
+        tracer_provider: Records the spans with `tracing`; by default OpenTelemetry's global provider.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
@@ -338,7 +338,7 @@ class ReplicatePipeline:
         try:
             self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
-            _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
+            _LOGGER.warning("the end of the run was not saved in its checkpoint; the next run repeats that part: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
@@ -350,9 +350,9 @@ class ReplicatePipeline:
             return ReplicateError(
                 what,
                 where=self._config.source,
-                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. For those after it, give "
-                "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
-                "max_messages_per_batch",
+                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. To avoid this in later "
+                "micro-batches, increase Spark's memory (--driver-memory 4g, or spark.driver.memory), or lower "
+                "max_bytes_per_batch or max_messages_per_batch",
             )
         found = find_source_fault(error)
         if found is not None:
@@ -366,17 +366,17 @@ class ReplicatePipeline:
         )
 
     def stop(self) -> None:
-        """End the run after the micro-batch that is being applied; thread-safe, returns at once."""
+        """End the run after the micro-batch that is being applied; thread-safe, returns immediately."""
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in its own thread, and return at once: for notebooks.
+        """Run in a separate thread, and return immediately: for notebooks.
 
         Raises:
             InvalidInputError: it was started before; a pipeline runs once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was started before", advice="Make another one with the same checkpoint")
+            raise InvalidInputError("this pipeline was already started", advice="Create another with the same checkpoint")
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:
@@ -565,7 +565,7 @@ def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Return the wanted ones of the reread messages: decoded changes were sent without their bytes."""
+    """Return the wanted messages among the reread messages: decoded changes were sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
     found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session of Spark can be set to give other types
     chosen = take_rows(found, match_rows(found, wanted)[0])

@@ -1,7 +1,7 @@
 """The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
 
-Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's own log of applied units
-record the finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
+Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's log of applied units record
+the finished steps. A checkpoint in an object store is written before the merge, which is the first externally visible step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Processor:
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Put the schemas of a micro-batch into the schema store before it is processed: it may have to be decoded again."""
+        """Put the schemas of a micro-batch into the schema store before it is processed: it can be decoded again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
@@ -72,11 +72,12 @@ class Processor:
 
         Args:
             find_raw: Finds messages of it in the source.
-            read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in
-                earlier ones, microseconds since 1970 UTC; None if unknown.
+            read_until_us: All messages of all partitions that were logged before this time are in this or earlier
+                micro-batches, microseconds since 1970 UTC; None if unknown.
 
         Raises:
-            ReplicateError: too many of a topic's messages are invalid and of no table, or too many wait; it must be reread.
+            ReplicateError: too many of a topic's messages are invalid and belong to no table, or too many wait; it must be
+                reread.
             StorageError: messages to set aside are no longer in the source; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
@@ -132,11 +133,11 @@ class Processor:
         return self._parking_step.finish_release(unit, release)
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
-        """Do the work between two micro-batches; return whether there was any.
+        """Do the work between two micro-batches; return whether there was work.
 
         Args:
             last: Whether the run ends: failing tables are then retried once, even if not due.
-            all_read: Whether all messages logged before any read message have been read too; None: the value of
+            all_read: Whether all messages logged before any read message have also been read; None: the value of
                 `last`.
 
         Raises:
@@ -149,15 +150,16 @@ class Processor:
                 self._loads.end_waiting_for_schemas()
         worked |= self._release_all(every_table=last)
         self._between.end_loads({} if last else self.health.tables_in_backoff(self._now_us()))
-        worked |= self._between.settle_overdue()
-        if self._transactions.settle_overdue(all_read=last):
+        worked |= self._between.close_overdue()
+        if self._transactions.close_overdue(all_read=last):
             worked |= self._release_all()
         worked |= self._between.maintain(every_table=last)
         self._copies.follow(last=last)
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that can be released; return whether there were any. `every_table`: even if not due.
+        """Release the waiting messages that can be released; return whether there were such messages. `every_table`: even if not
+        due.
 
         Their schema has arrived, their table is due for a retry, their transaction is complete, or their load can be placed.
         """

@@ -1,8 +1,8 @@
 """The numbers of each micro-batch, joined with Spark's progress of the query.
 
-    Spark's StreamingQueryProgress as JSON  +  "headstream": what the pipeline did with the micro-batch
+    Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch Spark reports its
 
-Spark makes its progress after the micro-batch, so the numbers are kept until it arrives.
+progress after the micro-batch, so the numbers are kept until then.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _END_SECONDS: Final = 60.0
 def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the counts of a micro-batch, from Summary.to_dict() before and after it.
 
-    `parked` and `delayed` count the messages that wait after it. `lag_seconds` is the longest lag of its tables, None if there
-    is none. `tables` has the ten tables with the most changed rows.
+    `parked` and `delayed` count the messages that wait after it. `lag_seconds` is the longest lag of its tables, or None.
+    `tables` has the ten tables with the most changed rows.
     """
     numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
     tables = {}
@@ -67,7 +67,7 @@ class ProgressReports:
         self._run_id = run_id
 
     def note(self, batch_id: int, numbers: dict[str, Any]) -> None:
-        """Keep the numbers of a micro-batch, until Spark's progress of it arrives."""
+        """Store the numbers of a micro-batch, until Spark's progress of it arrives."""
         self._numbers[batch_id] = numbers
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class ProgressReports:
                 _LOGGER.exception("a listener of the pipeline's progress has failed")
 
     def receive_end(self, run_id: str) -> None:
-        """Note the end of a query."""
+        """Record the end of a query."""
         if run_id == self._run_id:
             self._ended.set()
 

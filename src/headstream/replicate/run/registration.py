@@ -1,6 +1,6 @@
-"""Registers the pipeline's tables in a catalog, in its own thread: a catalog that is slow or unavailable delays no merge.
+"""Registers the pipeline's tables in a catalog, in a separate thread: a slow or unavailable catalog delays no merge.
 
-a table has its first commit, or the run begins  ->  offered  ->  registered, or tried again after a pause
+a table has its first commit, or the run begins  ->  offered  ->  registered, or retried after a pause
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CatalogEntry(NamedTuple):
 
 
 class Registration:
-    """Registers tables until each one has its name."""
+    """Registers tables until each has its name."""
 
     def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float | None = None) -> None:
         self._register = register
@@ -49,7 +49,7 @@ class Registration:
             self._work.ask(new)
 
     def status(self) -> dict[str, Any]:
-        """Return the number of registered and of waiting tables, and those whose last attempt failed, as a JSON object."""
+        """Return the numbers of registered and waiting tables, and the tables whose last attempt failed, as a JSON object."""
         with self._work.changed:
             failing = [
                 {"table": ".".join(table), "name": show_catalog_name(self._entries[table].name), "reason": reason}
@@ -58,7 +58,7 @@ class Registration:
             return {"registered": len(self._registered), "waiting": len(self._work.waiting), "failing": failing}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end; see BackgroundWork.finish()."""
+        """Try the waiting work a last time, and end; see BackgroundWork.finish()."""
         self._work.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Registration:
 
 
 class CatalogTables:
-    """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done."""
+    """The tables of one pipeline in the catalog; without a catalog in its settings, it does nothing."""
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, schema_store: SchemaStore) -> None:
         self._config = config
@@ -90,14 +90,14 @@ class CatalogTables:
         self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Register tables soon; those with no name in the catalog, or already registered, are skipped."""
+        """Register tables soon; tables without a name in the catalog, and registered tables, are skipped."""
         if self._registration is not None:
             named = [table for table in tables if table in self._names]
             entries = [CatalogEntry(t, self._names[t], place_table(self._config.tables, *t)) for t in named]
             self._registration.offer(entries)
 
     def status(self) -> dict[str, Any] | None:
-        """Return what Registration.status() does; None if there is no catalog."""
+        """Return the result of Registration.status(); None if there is no catalog."""
         return None if self._registration is None else self._registration.status()
 
     def finish(self, tables: Iterable[Table], *, every_table: bool) -> None:

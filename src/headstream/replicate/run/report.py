@@ -25,7 +25,7 @@ _WAITING: Final = ("parked", "called", "releasing", "delayed")
 
 
 class PipelineReport:
-    """Reads the report of one pipeline, running or not; any thread.
+    """Reads the report of one pipeline, running or not; usable from any thread.
 
     Args:
         read: Returns a directory with the newest ledger and schema store of its checkpoint.
@@ -73,7 +73,7 @@ class PipelineReport:
         return {**status, "tables": _describe_tables(status, waiting, schema_store, targets)}
 
     def _schema_store_of(self, directory: Path) -> SchemaStore:
-        """Return the schema store; its entries never change, so that one object reads each file once."""
+        """Return the schema store; its entries never change, so one object reads each file once."""
         self._read_s = time.monotonic()
         if self._schema_store is None or self._schema_store.directory != directory:
             self._schema_store = SchemaStore(directory)

@@ -39,13 +39,13 @@ class SchemaStorage:
         self._now_us = context.clock_us
 
     def store_schemas(self, unit: Unit) -> Unit:
-        """Put the schemas of a unit's metadata messages into the schema store; those without a schema become dead messages."""
+        """Put the schemas of a unit's metadata messages into the schema store; messages without a schema become dead letters."""
         decoded = unit.decoded
         dead = self.store_metadata(decoded.metadata).dead
         return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))
 
     def decode_waiting(self, unit: Unit) -> Unit:
-        """Decode the messages without a schema once more: their schemas can be in the same unit."""
+        """Decode the messages without a schema again: their schemas can be in the same unit."""
         parts = [self._decoder.decode(batch) for batch in unit.decoded.waiting]
         return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
 

@@ -1,4 +1,4 @@
-"""Checks of a Spark session that was created elsewhere: what it lacks for a pipeline is an error before the run."""
+"""Checks of a Spark session that was created elsewhere: a missing requirement of a pipeline is an error before the run."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def check_classic(spark: SparkSession) -> None:
         raise InvalidOptionError(
             "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
             where="spark",
-            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
+            advice="Use the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
         )
 
 
 def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
-    """Check that Spark can write Delta tables, if it will have to; else log a warning, because some names of columns need it.
+    """Check that Spark can write Delta tables, if necessary; else log a warning, because some column names need it.
 
     Raises:
         EnvironmentSetupError: Delta's jars or settings are missing.
@@ -80,7 +80,7 @@ def _find_lacking(spark: SparkSession) -> list[str]:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Check that the Python of Spark's workers has this version of Headstream; skipped where it is this process's own.
+    """Check that the Python of Spark's workers has this version of Headstream; skipped if it is this process's Python.
 
     Raises:
         EnvironmentSetupError: a package is missing there, or has another version.

@@ -48,7 +48,7 @@ def note_status(
 
 
 def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[str, Any]]:
-    """Return the decided byte orders of masks, one object per task, with their evidence, None where it was not stored."""
+    """Return the decided byte orders of masks, one object per task, with their evidence; None if it was not stored."""
     lineages = [entry.metadata.lineage for history in schema_store.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [

@@ -64,9 +64,9 @@ class StoppedTables:
         return _split(dead, self._health.stopped)
 
     def retry(self, unit: Unit) -> Unit:
-        """Take the dead messages of tables that stay stopped out of a release; those with few of them are merged.
+        """Take the dead messages of tables that stay stopped out of a release; tables with few dead messages are merged.
 
-        A table ends its stop with the release of its last waiting messages: until then the others can be as bad.
+        A table's stop ends with the release of its last waiting messages: until then, all remaining messages can be invalid.
         """
         dead = self._divide(unit.decoded.dead)
         messages = self._count(unit.decoded)
@@ -91,8 +91,8 @@ class StoppedTables:
                 raise ReplicateError(
                     text,
                     where=owner,
-                    advice="They belong to no table. Nothing of this micro-batch was dead-lettered. Correct its cause and run "
-                    "again; or raise max_dead_rate, and they go to the dead letter",
+                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and "
+                    "run again; or raise max_dead_rate to dead-letter them",
                 )
             self._stop(owner, text)
 

@@ -23,20 +23,20 @@ class Summary:
         batches: Micro-batches finished.
         messages: Messages read.
         changes: Data messages applied.
-        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
+        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold all other messages.
         merges: Merges into tables.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.
         tombstones: Messages with a null payload, which are skipped.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
-        incomplete_transactions: Transactions applied without all of their events, as the settings say.
+        incomplete_transactions: Transactions applied without all of their events, by the settings.
         changes_without_transaction_position: With `atomic`; Replicate's older versions do not send it.
         failing: (schema, table) -> why it is failing.
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
         last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
-        vectors: (schema, table) -> its deletion vectors, of tables that have some or are to get some.
+        vectors: (schema, table) -> its deletion vectors, of tables that have or use them.
         read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
         seconds: How long the micro-batches took.
     """
@@ -133,7 +133,7 @@ class Summary:
 
 
 def commit_time_us(sequence: str) -> int | None:
-    """Return the commit time (us) that a sequence `YYYYMMDDhhmmsscc…` begins with (cc: hundredths); None if it has none."""
+    """Return the commit time (us) that a sequence `YYYYMMDDhhmmsscc…` begins with (cc: hundredths); or None."""
     try:
         whole = datetime.strptime(sequence[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         return int(whole.timestamp()) * 1_000_000 + int(sequence[14:16]) * 10_000

@@ -1,10 +1,10 @@
 """Holds back the changes of incomplete transactions; each table gets them in one unit when the transaction is complete.
 
-    open      only some of its events have been seen: numbers from 1 to that of its last event
-    closed    all of them have, or it is applied incomplete; its later events are repeats
+    open only some of its events have been seen: numbers from 1 to the number of its last event closed all of its events have
+    been seen, or it is applied incomplete; its later events are repeats
 
-An event is seen when its message is read, of any table, unless the message waits for its schema or is in the dead letter. A
-unit that has a whole transaction applies it. Otherwise the unit's part of it is set aside; the ledger's transaction that sets
+An event is seen when its message is read, of any table, unless the message waits for its schema or is in the dead letter. A unit
+that has a complete transaction applies it. Otherwise the unit's part of it is set aside; the ledger's transaction that sets
 the last part aside also closes it, and the next release has all parts together. Transactions can be applied in any order,
 since changes older than their row are ignored, so none waits for another.
 """
@@ -77,7 +77,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """The states of a unit's transactions after it: open ones, those it closes, and the keys of those whose changes wait."""
+    """The states of a unit's transactions after it: open and closed transactions, and the keys of waiting transactions."""
 
     opened: list[OpenTransaction]
     closed: list[str]
@@ -149,10 +149,10 @@ class Transactions:
         waits_now = [Held(name, _INCOMPLETE, pa.concat_tables(tables), "transaction") for name, tables in parts.items()]
         return replace(unit, decoded=decoded, held=[*unit.held, *waits_now], record=states.record)
 
-    def settle_overdue(self, *, all_read: bool) -> bool:
+    def close_overdue(self, *, all_read: bool) -> bool:
         """Apply the policy for transactions that have been open for too long; return whether some were closed.
 
-        A new run can still read the rest of them, so nothing is overdue before the run is that old.
+        A new run can still read their other events, so no transaction is overdue before the run is that old.
 
         Raises:
             ReplicateError: a transaction is overdue, and the policy is `fail`.
@@ -184,7 +184,7 @@ class Transactions:
         return False
 
     def _sort(self, seen: SeenEvents, now_us: int) -> _States:
-        """Determine the transactions that a unit completes, and the state of the others after it."""
+        """Determine the transactions that a unit completes, and the state of all other transactions after it."""
         states = _States([], seen.whole.to_pylist(), set())
         # One that is whole here can have earlier copies of its events that wait: they are released with it, not before it.
         states.waiting.update(self._find_waiting() & set(states.closed))

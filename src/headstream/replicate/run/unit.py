@@ -1,6 +1,6 @@
 """A unit of work: the messages of a micro-batch, or of a release of messages that have waited.
 
-A unit is a value. Each step of processor.py takes out of `decoded` what it deals with, and returns the next value.
+A unit is a value. Each step of processor.py removes its messages from `decoded`, and returns the next value.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Unit:
 
     Args:
         number: Its number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
-        is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
+        is_repeated: Whether some of its changes can already be applied: by an earlier run, or before they were set aside.
         held_tables: Tables that it is not merged into -> the reason.
-        stopped: Messages of stopped tables, whole, which wait for their table.
+        stopped: Complete messages of stopped tables, which wait for their table.
         held: Changes that wait, as coordinates with schema ids.
         rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
         record: Writes to the ledger in the transaction that records the waiting messages.

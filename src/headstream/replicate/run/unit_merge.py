@@ -43,7 +43,7 @@ class UnitMerge:
         return replace(unit, decoded=unit.decoded.without(held_schemas), held=[*unit.held, *held])
 
     def merge(self, unit: Unit) -> Unit:
-        """Merge the changes; hold those that a failing table did not apply, and find those that never can be applied.
+        """Merge the changes; hold the changes that a failing table did not apply, and find the changes that can never be applied.
 
         Raises:
             HeadstreamError: a table's settings stop the pipeline; or another process has the checkpoint.

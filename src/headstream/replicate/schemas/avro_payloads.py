@@ -1,4 +1,4 @@
-"""Avro payloads that name their schema, decoded for people; each payload is one of
+"""Avro payloads that name their schema, decoded for display; each payload is one of
 
     00 | number int32, big-endian | record                a schema registry's framing
     01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)
@@ -9,8 +9,8 @@ A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVR
 
     size_bytes form schema type value note fault
 
-`note` says which input is missing, `fault` why the payload is invalid. Neither gives the place of the schemas: users read them. A
-registry that does not answer is a warning in the log, with its URL.
+`note` names the missing input, `fault` the reason why the payload is invalid. Neither contains the place of the schemas: users
+read them. A registry that does not answer is a warning in the log, with its URL.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class AvroPayloads:
         self._read_s = -math.inf
 
     def explain(self, payload: bytes) -> dict[str, Any]:
-        """Return the explanation of a payload; an invalid one is explained as far as it can be read.
+        """Return the explanation of a payload; even if it is invalid, as far as it can be read.
 
         Raises:
             StorageError: the schemas cannot be read.
@@ -142,15 +142,15 @@ def _decode(payload: bytes, at: int, avro_type: AvroType) -> Any:
     value = decode_value(reader, avro_type)
     if reader.at != len(payload):
         raise DecodeError(f"{len(payload) - reader.at} bytes follow the record", reader.at)
-    return _spell(value)
+    return _to_json(value)
 
 
-def _spell(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a decoded value in JSON's types; bytes are hexadecimal."""
     if isinstance(value, dict):
-        return {name: _spell(item) for name, item in value.items()}
+        return {name: _to_json(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_spell(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, Decimal):

@@ -1,4 +1,4 @@
-"""Differences of two versions of a table: what a change of its schema did."""
+"""Differences of two versions of a table: the effects of a schema change."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 
 
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
-    """Return the differences of a version of a table from the one before as JSON objects.
+    """Return the differences of a version of a table from the previous version as JSON objects.
 
-    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
-    `after`, as text, None where there is nothing.
+    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and the values `before` and `after`,
+    as text, or None if there is no value.
     """
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}
-    found = [_spell("removed", name, describe_type(old[name]), None) for name in old if name not in new]
-    found += [_spell("added", name, None, describe_type(new[name])) for name in new if name not in old]
+    found = [_difference("removed", name, describe_type(old[name]), None) for name in old if name not in new]
+    found += [_difference("added", name, None, describe_type(new[name])) for name in new if name not in old]
     for name in new:
         if name in old and describe_type(old[name]) != describe_type(new[name]):
-            found.append(_spell("changed", name, describe_type(old[name]), describe_type(new[name])))
+            found.append(_difference("changed", name, describe_type(old[name]), describe_type(new[name])))
     if before.key_columns != after.key_columns:
-        found.append(_spell("key", None, ", ".join(before.key_columns) or None, ", ".join(after.key_columns) or None))
+        found.append(_difference("key", None, ", ".join(before.key_columns) or None, ", ".join(after.key_columns) or None))
     return found
 
 
@@ -35,5 +35,5 @@ def describe_type(column: ColumnMetadata) -> str:
     return text if column.nullable else f"{text} not null"
 
 
-def _spell(change: str, column: str | None, before: str | None, after: str | None) -> dict[str, Any]:
+def _difference(change: str, column: str | None, before: str | None, after: str | None) -> dict[str, Any]:
     return {"change": change, "column": column, "before": before, "after": after}

@@ -1,4 +1,4 @@
-"""Explains one Replicate message as far as it can be read, and what is wrong with it.
+"""Explains one Replicate message as far as it can be read, with its errors.
 
 An explanation is a dict in JSON's types, the same members in the same order for every message of a type:
 
@@ -45,7 +45,7 @@ class Explainer:
     Args:
         find_metadata: Schema id -> the table's version, from another source.
         mask_order: Byte order of masks in Avro.
-        advice: What to do if a schema is unknown.
+        advice: The advice for an unknown schema.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Explainer:
         self._metadata: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
-        """Return the explanation of a message; an invalid one is explained as far as it can be read."""
+        """Return the explanation of a message; even if it is invalid, as far as it can be read."""
         explained: dict[str, Any] = {"size_bytes": len(value), "form": None, "type": None}
         note = fault = None
         try:
@@ -114,7 +114,7 @@ class Explainer:
         explained["table"] = f"{lineage.schema}.{lineage.table}" if lineage is not None else None
         if envelope.form == "avro" and metadata is None and envelope.schema is None:
             if envelope.schema_id is None:
-                raise SchemaError("an Avro data message without a schema or a schema id")
+                raise SchemaError("the Avro data message has neither a schema nor a schema id")
             return f"unknown schema: {self._advice} ({envelope.schema_id})"
         change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
         names = _names(change, metadata)
@@ -137,7 +137,7 @@ def _names(change: Change, metadata: TableMetadata | None) -> dict[int, str]:
 
 
 def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["little", "big"]) -> list[str] | None:
-    """Return the columns of a mask by name, and those unknown to the table by number."""
+    """Return the columns of a mask by name, and columns unknown to the table by number."""
     if mask is None:
         return None
     return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]

@@ -1,6 +1,6 @@
 """Messages with a registry's framing: their schemas as entries of the schema store.
 
-A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. An id in a header
+A message has the framing 0x00 | id int32 big-endian | Avro row, as does its key if it is Avro. An id in a header
 (core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the schema store are `registry-<id>`, or
 `registry-<id>-<id of the key's schema>`, whose fields are the table's primary key; of Debezium's messages and keys
 `debezium-avro-<id>`, whose entry has only the schema.
@@ -106,7 +106,7 @@ def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
     """Group messages with a registry's framing by their schema ids.
 
     Args:
-        rows: Those that have the framing: at least five bytes, the first of them 0.
+        rows: The values that have the framing: at least five bytes, the first of them 0.
     """
     chosen = np.array(rows, np.int64)
     values = schema_numbers(raw.column("payload"), chosen)

@@ -2,7 +2,7 @@
 
 GET <url>/schemas/ids/<id>            200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
 GET <url>/schemas/guids/<GUID>/ids    200 [{"context": ".", "id": <id>}, ..]
-<directory>/<id>.avsc                 the same schema, as a file; a GUID has none
+<directory>/<id>.avsc                 the same schema, as a file; not for a GUID
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RegistryClient:
         return None if body is None else self._schema_of(body, number)
 
     def _ask(self, path: str, name: str) -> bytes | None:
-        """Return the registry's answer, None if it does not know the schema."""
+        """Return the registry's answer; None if it does not know the schema."""
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(self._settings.retries + 1):
             try:

@@ -91,7 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    schema_store: Read again for every id not found so far.
+    schema_store: Read again for every id that was not found until now.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:
@@ -145,11 +145,12 @@ class SchemaCatalog:
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
         """Return the schemas of a table that rows of the given columns can be of, the likeliest first, for JSON.
 
-        The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
-        those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
+        The result for a row does not depend on which other schemas have arrived: schemas with exactly its columns are tried
+        first, then schemas with further columns, each from the newest; a row with columns that no schema has waits for the next
+        schema.
 
         Returns:
-            One or more; if it is one, it can be no schema.
+            One or more; a single text need not be a schema.
         """
         found = [
             each if isinstance(each, Missing) else self._prepare(each, None, False)
@@ -176,7 +177,7 @@ class SchemaCatalog:
         """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
 
         Raises:
-            SchemaError: several tables have the id, and the topic does not decide which one is meant.
+            SchemaError: several tables have the id, and the topic does not identify the table.
         """
         entry = self._schema_store.find(schema_id)
         if entry is None or topic is None:
@@ -192,8 +193,8 @@ class SchemaCatalog:
             return fitting[0]
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
-            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not decide which one is meant",
-            advice="Name the topic's table: topic_tables; then redrive the message",
+            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not identify the table",
+            advice="Specify the topic's table: topic_tables; then redrive the message",
         )
 
     def _prepare(self, entry: StoredSchema, own_schema: str | None, avro: bool) -> _Ready:
@@ -253,7 +254,7 @@ class SchemaCatalog:
         return target
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
-        """Reject a second source of a target: another table, or another task that captures the same one."""
+        """Reject a second source of a target: another table, or another task that captures the same table."""
         count = self._schema_store.scan()
         if count != self._owners_of:
             self._owners_of = count
@@ -263,13 +264,13 @@ class SchemaCatalog:
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
                 f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
-                advice="Give each source table a target of its own: target",
+                advice="Set a separate target for each source table: target",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
                 f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
                 f"{lineage.task!r} of {lineage.server!r} too",
-                advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
+                advice='Set tasks = "all" to apply both, or set a separate target for each task, as in target = "{task}.{table}"',
             )
 
     def _find_owners(self) -> dict[tuple[str, str], Lineage]:

@@ -44,7 +44,7 @@ class SchemaObjects:
         self._asked: set[str] = set()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Store a schema; return False if there is one of this name. The copy has what is in the store."""
+        """Store a schema; return False if this name exists. The copy has all schemas of the store."""
         is_new = StoreFiles(self.place / name).create(content)
         self._fetch(name)
         return is_new
@@ -58,7 +58,7 @@ class SchemaObjects:
             self._fetch(name)
 
     def refresh(self) -> None:
-        """Get the schemas that the copy lacks, the first time also store those that only the copy has; once in five seconds."""
+        """Get the schemas that the copy lacks, the first time also store the copy's own schemas; once in five seconds."""
         if self._listed_s is not None and time.monotonic() < self._listed_s + _LIST_EVERY_S:
             return
         found = {name for name in StoreFiles(self.place).names() if "/" not in name and not name.startswith(".")}
@@ -71,7 +71,7 @@ class SchemaObjects:
         self._listed_s = time.monotonic()
 
     def expire(self) -> None:
-        """Let the next refresh() look again, whenever the last one was."""
+        """Make the next refresh() look again, regardless of the last refresh."""
         if self._listed_s is not None:
             self._listed_s = -math.inf
 

@@ -1,19 +1,19 @@
 """The schema store: every schema received in metadata messages, durable, keyed by schema id.
 
-One file per schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
-processes can read it while others write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
+One file per schema, `<schema id, percent-encoded>.json`, written completely and then linked into place: any number of processes
+can read it while other processes write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
-A schema whose id another table's schema has already is stored as `<id>@table-<hash of its table>`: rows of the id are then
+A schema whose id another table's schema already has is stored as `<id>@table-<hash of its table>`: rows of the id are then
 distinguished by their topics or by their own schemas (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
 table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.
 
 `.zone` contains a name unique to this schema store, by which a process on another machine checks that it sees the same directory
-and not a local one at the same path. Schemas of a registry, whose ids registry.py describes, are fetched from it on first use,
-and then stored as files too. In an object store the files are objects (schema_objects.py), of which each process has a copy.
+and not a local one at the same path. Schemas of a registry, whose ids registry.py describes, are fetched on first use, and then
+also stored as files. In an object store the files are objects (schema_objects.py), of which each process has a copy.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def shared_id(schema_id: str, schema: str, table: str) -> str:
 
 
 def check_schema_store(directory: Path, mark: str, place: StorePlace | None = None) -> None:
-    """Check that this process sees the schema store that another one writes.
+    """Check that this process sees the schema store that another process writes: otherwise every schema seems missing, and all
 
-    Without it, every schema would seem missing, and all messages would wait.
+    messages wait.
 
     Args:
         place: The URI of the store, if it is in an object store: then the directory is not looked at.
@@ -116,13 +116,13 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
         raise StorageError(
             f"this executor does not see the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
-            advice="Name a URI of an object store, or a directory that driver and executors have at one path, by --zone or zone",
+            advice="Specify a URI of an object store, or a directory at one path for driver and executors, by --zone or zone",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """One schema and where it came from.
+    """One schema and its origin.
 
     Args:
         arrived_us: When the schema store stored it, microseconds since 1970 UTC.
@@ -144,7 +144,7 @@ class SchemaProvider(Protocol):
     """A source of schemas that do not arrive in metadata messages."""
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id, None for an id of another form, or of a schema that is missing or not available yet."""
+        """Return the schema of an id; None for an id of another form, or if the schema is missing or not yet available."""
 
 
 class SchemaStore:
@@ -190,7 +190,7 @@ class SchemaStore:
             raise SchemaError(
                 f"schema id {metadata.schema_id} is known with another schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The schema store keeps the first one, of {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the first, of {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 
@@ -238,7 +238,7 @@ class SchemaStore:
             raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def expire(self) -> None:
-        """Let the next look for a table's schemas see what another process has stored until now, also in an object store."""
+        """Make the next search for a table's schemas include the schemas that other processes stored, also in an object store."""
         if self._objects is not None:
             self._objects.expire()
 
@@ -275,7 +275,7 @@ class SchemaStore:
         return entry
 
     def sharing(self, schema_id: str) -> list[StoredSchema]:
-        """Return the schemas of further tables whose own id is this one, as of the last scan()."""
+        """Return the schemas of further tables with this schema id, as of the last scan()."""
         if not self._scanned:
             self.scan()
         return self._sharing.get(schema_id, [])
@@ -373,7 +373,7 @@ class SchemaStore:
 
     def _path(self, schema_id: str) -> Path:
         if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
-            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, this one has {len(schema_id)}")
+            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, not {len(schema_id)}")
         name = urllib.parse.quote(schema_id, safe="").replace(".", "%2E")
         return self.directory / f"{name}{_SUFFIX}"
 

@@ -93,7 +93,7 @@ def table_schema(
     """Prepare a schema for decoding.
 
     Args:
-        earlier: The versions of the table that arrived before this one, in that order: columns keep their names.
+        earlier: The versions of the table that arrived before this version, in that order: columns keep their names.
         own_schema: The Avro schema in the data message itself, or None.
         details: Whether decoded changes contain all fields of a change, for a change table.
 

@@ -1,8 +1,8 @@
 """Selects the columns of a target, their names, and the columns that identify a row.
 
 In Delta, names that differ only in case are one name. A source's column has the same name in its target through all versions of
-the table, whichever other columns join or leave: the first of some names that differ only in case keeps its own, and each later
-one gets a number (`NAME_2`), which no other column gets after it. Names follow from the versions in the order in which they
+the table, even if other columns join or leave: the first of several names that differ only in case is unchanged, and each later
+name gets a number (`NAME_2`), which is never reused. Names follow from the versions in the order in which they
 arrived, which the schema store has stored.
 """
 
@@ -37,10 +37,10 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
     """Return the columns that a target has by the settings of its table.
 
     Args:
-        earlier: The versions of the table that arrived before this one, in that order.
+        earlier: The versions of the table that arrived before this version, in that order.
 
     Raises:
-        SchemaError: a key column that the table lacks, a name that begins with `_hs_`, or two columns renamed to one.
+        SchemaError: a key column that the table lacks, a name that begins with `_hs_`, or two columns renamed to the same name.
     """
     chosen = _select(metadata, settings)
     known: dict[str, str] = {}
@@ -58,10 +58,10 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
         if name.lower().startswith(RESERVED_PREFIX):
             raise SchemaError(
                 f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved",
-                advice="Give it another name: rename_columns",
+                advice="Rename it: rename_columns",
             )
         if wanted is not None and name != wanted:
-            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: there is one of that name")
+            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")
         if wanted is None and name != column.name:
             findings.append(f"the column {column.name!r} is called {name!r}, since another one differs from it only in case")
     named = tuple(replace(column, name=names[column.name]) for column in chosen)
@@ -96,8 +96,8 @@ def _name_columns(
     Args:
         renamed: Names from the settings.
         known: The names of all columns of earlier versions.
-        before: Columns of the version just before; a column that left it while a new one came that differs only in case is that
-            column, in another spelling.
+        before: Columns of the previous version; if a column is replaced by a column whose name differs only in case, it is the
+            same column in another spelling.
     """
     names: dict[str, str] = {}
     respelled = {old.lower(): name for old, name in before.items() if old not in columns}

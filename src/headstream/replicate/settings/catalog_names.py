@@ -17,7 +17,7 @@ _NO_SCHEMA: Final = "default"
 
 
 def find_catalog_name_problem(template: str) -> str | None:
-    """Return why a user's template cannot be used, or None; an empty one means no registration."""
+    """Return why a user's template cannot be used, or None; an empty template means no registration."""
     if not template:
         return None
     try:
@@ -38,5 +38,5 @@ def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
 
 
 def show_catalog_name(name: CatalogName) -> str:
-    """Return a name as text for people: its parts with dots, without quotes."""
+    """Return a name as text for display: its parts with dots, without quotes."""
     return ".".join(name)

@@ -73,13 +73,12 @@ class ReplicateConfig:
     Args:
         source: URL of the log or Kafka cluster (`kafka://host:9092`) with the envelopes; None for a pipeline
             that reads a DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are
-            read too.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are also read.
         metadata: Topics with metadata messages; empty if the data topics contain the metadata.
         kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
         tables: Place of the Delta tables: one a source table, at `<schema>/<table>`.
         checkpoint: Place of the pipeline's own state.
-        checkpoint_from: A checkpoint in a directory, with which the one in an object store begins, if there is none.
+        checkpoint_from: A checkpoint in a directory, with which a new checkpoint in an object store begins.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
         zone: Place of the schema store; by default in the checkpoint.
@@ -109,20 +108,21 @@ class ReplicateConfig:
         accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
             ends.
         accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
-        take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
+        take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
-        trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
-        max_messages_per_batch: Most messages of one micro-batch; of a log 5 % more where that leaves nothing to read.
-        max_bytes_per_batch: Most stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of Spark's
-            driver. For logs only: Spark's Kafka source has no such limit.
+        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
+        max_messages_per_batch: Maximum number of messages of one micro-batch; for a log 5 % more if that reads all remaining
+            messages.
+        max_bytes_per_batch: Maximum stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of
+            Spark's driver. For logs only: Spark's Kafka source has no such limit.
         spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.
         change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
         merge: Settings of merges by deletion vectors.
-        iceberg: The Iceberg tables beside the Delta tables; None for none.
+        iceberg: The Iceberg tables that share the Delta tables' files; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
-        metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
+        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.
@@ -207,7 +207,7 @@ class ReplicateConfig:
 
     @property
     def store_places(self) -> tuple[Place, ...]:
-        """The places that a pipeline writes to, of those that can be in an object store."""
+        """The places that a pipeline writes to and that can be in an object store."""
         more = (self.zone, None if self.metrics is None else self.metrics.parent)
         return (*self.table_places, self.checkpoint, *(place for place in more if place is not None))
 
@@ -278,7 +278,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
             is_kafkas_own = name and ("/" not in name or name.startswith("/"))  # Spark's Kafka source checks these
             if not (plain and is_kafkas_own):
                 problems += _topic_problem(setting, name)
-    problems += _set_aside_problems(settings)
+    problems += _dead_letter_problems(settings)
     for setting, policies in _POLICIES.items():
         if settings.get(setting, policies[0]) not in policies:
             problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
@@ -298,7 +298,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     return problems + _path_problems(settings) + _place_problems(settings)
 
 
-def _set_aside_problems(settings: Mapping[str, Any]) -> list[Problem]:
+def _dead_letter_problems(settings: Mapping[str, Any]) -> list[Problem]:
     delayed, dead_letter = settings.get("delayed", DELAYED_TOPIC), settings.get("dead_letter")
     problems = _kafka_topic_problem("delayed", delayed) if is_kafka_topic(delayed) else _topic_problem("delayed", delayed)
     if dead_letter is None:

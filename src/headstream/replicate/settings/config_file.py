@@ -1,7 +1,7 @@
-"""A pipeline's configuration in one TOML file, checked as a whole: all errors are reported together, with their lines.
+"""A pipeline's configuration in one TOML file: all errors are reported together, with their lines.
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
-include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
+include, exclude. [defaults] has the settings of every table, [table."pattern"] settings of matching tables, in order;
 [merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names.
 [spark] has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the
 file's directory.
@@ -227,7 +227,7 @@ def load_checkpoint(path: Path, given: Place | None = None) -> Place:
         given: The checkpoint, if it is not the file's.
 
     Raises:
-        InvalidOptionError: the file names no checkpoint, or one that cannot be used, or its [storage] cannot.
+        InvalidOptionError: the file names no checkpoint, or the checkpoint or [storage] cannot be used.
         StorageError: the file cannot be read.
     """
     text, document = _read_document(path)

@@ -1,4 +1,4 @@
-"""Debezium's messages: which topics have them, and what of their form depends on the connector's configuration."""
+"""Debezium's messages: their topics, and the parts of their form that depend on the connector's configuration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class DebeziumSettings:
     Args:
         topics: Patterns of the topics that have them, in Headstream's spelling (`shop/public.*`) or Kafka's (`shop.public.*`);
             other topics have messages of Qlik Replicate.
-        placeholder: The connector's `unavailable.value.placeholder`, which stands for a value that was not sent.
-        sequence: For connectors without an order of their own here: fields of `source`, whole numbers, that order the changes
-            of a row, the most significant first; at most two.
+        placeholder: The connector's `unavailable.value.placeholder`, which replaces a value that was not sent.
+        sequence: For connectors whose order is not built in: at most two fields of `source`, whole numbers, that order the
+            changes of a row, the most significant first.
         flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without it they are
             rejected.
 

@@ -60,7 +60,7 @@ class MessageFormat:
         return self.headers in document and (self.data.endswith("*") or self.data in document)
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a message as Replicate's own format has it: data, beforeData and headers."""
+        """Return a message in Replicate's standard form: data, beforeData and headers."""
         if self.is_default:
             return dict(document)
         rest = dict(document)
@@ -90,14 +90,14 @@ def is_flat(document: Mapping[str, Any]) -> bool:
 
 
 def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the source schema, the table and the message of the flat form, as Replicate's later format has it.
+    """Return the source schema, the table and the message of the flat form, in Replicate's later format.
 
     Raises:
         DecodeError: it is not of that form.
     """
     schema, table = document.get("schema"), document.get("table")
     if not isinstance(schema, str) or not isinstance(table, str) or not table:
-        raise DecodeError("a flat message whose schema or table is not text", 0)
+        raise DecodeError("the schema or table in the flat message is not text", 0)
     operation = document.get("op")
     if operation not in _FLAT_OPERATIONS:
         raise DecodeError(f"the operation of a flat message is {str(operation)[:40]!r}, none of F, I, U, D", 0)

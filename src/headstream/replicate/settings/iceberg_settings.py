@@ -1,4 +1,4 @@
-"""The section [iceberg]: which tables are committed to an Iceberg catalog too, under which names, and to which catalog."""
+"""The section [iceberg]: the tables that are also committed to an Iceberg catalog, their names, and the catalog."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NAME: Final = "name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSettings:
-    """Iceberg tables beside the Delta tables, with the same data files.
+    """Iceberg tables that share the data files of the Delta tables.
 
     Args:
         catalog: Properties of pyiceberg's catalog, `type`, `uri` and the like, in its own section, `[iceberg.catalog]`;
-            `name` there is the catalog's name, by default `default`. Or only a name, as text: that of a catalog in pyiceberg's
-            own configuration.
+            `name` there is the catalog's name, by default `default`. Or only the name, as text, of a catalog in pyiceberg's
+            configuration.
         namespace: Template of the namespace, with the target's {schema} and {table}; dots divide its levels.
         table: Template of the table's name.
         tables: Patterns of the target tables, `schema.table`, that get an Iceberg table.
-        snapshots: Most snapshots that a table keeps, and those younger than `vacuum_kept` only: vacuum removes the files of
-            older ones.
+        snapshots: Maximum number of snapshots that a table keeps, all younger than `vacuum_kept`: vacuum removes the files of
+            older snapshots.
 
     Raises:
         InvalidOptionError: a template or a number cannot be used, or there is no catalog.
@@ -60,7 +60,7 @@ class IcebergSettings:
         return {name: value for name, value in self.catalog.items() if name != _NAME}
 
     def identify(self, schema: str, table: str) -> tuple[str, ...] | None:
-        """Return the namespace and name of a target's Iceberg table, None if it is to have none; the schema can be ""."""
+        """Return the namespace and name of a target's Iceberg table, None for no Iceberg table; the schema can be ""."""
         if not any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables):
             return None
         return (*make_catalog_name(self.namespace, schema, table), self.table.format(schema=schema, table=table))

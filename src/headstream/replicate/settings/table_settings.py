@@ -42,8 +42,8 @@ class TableSettings:
         column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order proved by the task's own messages, `little` until then.
-        decimal_overflow: What a NUMERIC of more than 38 digits becomes: a STRING, or an error.
-        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
+        decimal_overflow: Result for a NUMERIC of more than 38 digits: a STRING, or an error.
+        datetimes: The type of a DATETIME: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
             STRING with all digits of the second. The first two hold microseconds.
         tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
             applied, ordered by their change sequences, which begin with the commit time.

@@ -49,7 +49,7 @@ class AzureAccess(StoreAccess):
     """The access to a container; `bucket` is `container@account.dfs.core.windows.net`."""
 
     __slots__ = ()
-    what: ClassVar[str] = "Azure"
+    service: ClassVar[str] = "Azure"
     extra: ClassVar[str] = "azure"
     jars: ClassVar[str | None] = "azure"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem"
@@ -98,7 +98,7 @@ class AzureAccess(StoreAccess):
             raise InvalidOptionError(
                 f"[storage] has {own}, and the environment has {other}, which the clients use instead",
                 where="storage",
-                advice=f"Unset {other}, or take the credentials from the environment",
+                advice=f"Unset {other}, or use the credentials from the environment",
             )
 
     def delta_options(self) -> dict[str, str]:
@@ -147,7 +147,7 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_logins(self) -> tuple[str, ...]:
-        """ABFS' settings by which a session has its own login."""
+        """ABFS' settings for the login of one session."""
         names = ("fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.keyprovider")
         return tuple(name for each in names for name in (each, f"{each}.{self._host}"))
 
@@ -209,7 +209,9 @@ def _emulator_settings(url: str) -> dict[str, str]:
     is_encrypted = parts.scheme == "https"
     if parts.path.strip("/"):
         raise InvalidOptionError(
-            "Spark takes no path in the endpoint of a store of Azure's kind", where="storage", advice="Write https://host:port"
+            "Spark does not accept a path in the endpoint of an Azure-compatible store",
+            where="storage",
+            advice="Write https://host:port",
         )
     settings = {
         "fs.azure.abfs.endpoint": f"{parts.hostname}:{parts.port or (443 if is_encrypted else 80)}",

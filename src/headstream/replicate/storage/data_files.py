@@ -39,7 +39,7 @@ _EXACT_DIGITS: Final = 15
 
 
 class DataFileWriter:
-    """Writes rows of one partition into new files; they belong to the table once a commit adds them.
+    """Writes rows of one partition into new files; they belong to the table after a commit adds them.
 
     Holds one row group and one file in memory.
     """
@@ -63,7 +63,7 @@ class DataFileWriter:
             self._flush()
 
     def finish(self) -> list[DataFile]:
-        """Write what is left, and return all files."""
+        """Write the remaining rows, and return all files."""
         self._flush()
         self._close()
         return self._files
@@ -137,7 +137,7 @@ def target_size(configuration: Mapping[str, str]) -> int:
 
 
 def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Yield the rows of each partition, with its values as the log has them."""
+    """Yield the rows of each partition, with its values in the form of the log."""
     if not columns or not rows.num_rows:
         if rows.num_rows:
             yield {}, rows
@@ -170,7 +170,7 @@ def _partition_text(value: Any) -> str | None:
 
 
 class _Statistics:
-    """A file's statistics: of the columns that the table's properties name, by default of the first ones."""
+    """A file's statistics: for the columns that the table's properties name, by default for the first columns."""
 
     def __init__(self, snapshot: LogSnapshot, columns: Sequence[str]) -> None:
         configuration = snapshot.configuration
@@ -216,7 +216,7 @@ class _Statistics:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
-    """Return the least and the greatest value, nothing if all are null, and None if a reader could understand them otherwise."""
+    """Return the least and the greatest value; no values if all are null, and None if readers could misinterpret the values."""
     kind = column.type
     tests = (
         pa.types.is_string,
@@ -239,7 +239,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
 
 
 def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
-    """Return bounds as the log has them, None for one that it cannot have."""
+    """Return bounds in the form of the log, None for a bound that it cannot represent."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
     if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
@@ -260,7 +260,7 @@ def _greatest_text(text: str) -> str | None:
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
-    """Return a time since 1970 as the log has it; None before the year 1 and after 9999."""
+    """Return a time since 1970 in the form of the log; None before the year 1 and after 9999."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:

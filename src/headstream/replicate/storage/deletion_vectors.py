@@ -6,7 +6,7 @@ p            a URI                                     in a file, perhaps of ano
 i            Z85                                       in the descriptor itself
 
 A file holds several: 1 (a byte), then for each, at its offset, its size and bytes and CRC-32 (size and CRC big-endian). The bytes
-are the magic number, the count of 32-bit bitmaps, and each one's high half and portable Roaring serialization (little-endian).
+are the magic number, the count of 32-bit bitmaps, and for each its high half and portable Roaring serialization (little-endian).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DeletionVector:
 
     @property
     def path(self) -> str | None:
-        """Its file: the path within the table's directory, or the whole path of a URI; None for an inline one.
+        """Its file: the path within the table's directory, or the full path of a URI; None for an inline one.
 
         Raises:
             DecodeError: the descriptor is invalid.
@@ -126,7 +126,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
     """Return the rows that deletion vectors delete; each file is read once.
 
     Raises:
-        StorageError: a vector's file is missing, or it is not what its descriptor and checksum say.
+        StorageError: a vector's file is missing, or it does not match its descriptor and checksum.
     """
     files: dict[str, bytes] = {}
     found = {}
@@ -148,10 +148,10 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
 
 
 def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
-    """Store deletion vectors, all in one new file or a few small ones in their descriptors; return data file -> descriptor.
+    """Store deletion vectors, in one new file or, if few and small, in their descriptors; return data file -> descriptor.
 
     Args:
-        deleted: Data file -> all of its deleted rows, not only new ones.
+        deleted: Data file -> all of its deleted rows, not only newly deleted rows.
     """
     name = uuid.uuid4()
     value = base64.b85encode(name.bytes).decode().translate(_TO_Z85)

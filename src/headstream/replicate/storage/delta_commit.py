@@ -1,9 +1,9 @@
-"""Commits of deletion vectors, which deltalake cannot make: rows of files become deleted and new files are added, at once.
+"""Commits of deletion vectors, which deltalake cannot make: rows of files become deleted and new files are added, atomically.
 
     data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    the table has them
 
-Where N+1 exists, the writer that came first may have changed the same rows: Conflict. It is not a conflict if that commit is this
-one, whose answer was lost.
+If N+1 exists, the writer that committed first can have changed the same rows: Conflict. It is not a conflict if that commit is
+this commit, whose response was lost.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def commit_rows(
 
     Args:
         snapshot: The snapshot in which the rows were found; it advances to the commit.
-        removed: Path of a live file -> all of its deleted rows, those that were deleted before too.
+        removed: Path of a live file -> all of its deleted rows, including previously deleted rows.
         added: New files, of write_data_files().
         enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.
 
     Raises:
-        Conflict: another writer came first; nothing is committed.
-        StorageError: the store cannot be used, or a vector would lose rows that are deleted.
+        Conflict: another writer committed first; nothing is committed.
+        StorageError: the store cannot be used, or a vector lacks rows that are already deleted.
     """
     emptied = [path for path, positions in removed.items() if len(positions) == _count_rows(snapshot, snapshot.files[path])]
     kept = {path: positions for path, positions in removed.items() if path not in emptied}
@@ -82,10 +82,10 @@ def commit_rows(
 def commit_files(
     snapshot: LogSnapshot, *, removed: Iterable[DataFile], added: Iterable[DataFile], operation: str, metrics: Mapping[str, int]
 ) -> int:
-    """Replace live files by others with the same rows, in one commit; return its number. The snapshot advances to it.
+    """Replace live files by new files with the same rows, in one commit; return its number. The snapshot advances to it.
 
     Raises:
-        Conflict: another writer came first; nothing is committed.
+        Conflict: another writer committed first; nothing is committed.
     """
     actions = [_remove(file, data_change=False) for file in removed]
     actions += [_add(DataFile({**file.action, "dataChange": False}, file.vector)) for file in added]
@@ -93,12 +93,12 @@ def commit_files(
 
 
 def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
-    """Take the feature from a table whose files have no vectors, in one commit, and write a checkpoint; return its number.
+    """Remove the feature from a table whose files have no vectors, in one commit, and write a checkpoint; return its number.
 
     No reader of the newest version needs older commits. The table also loses the given properties.
 
     Raises:
-        Conflict: another writer came first; nothing is committed.
+        Conflict: another writer committed first; nothing is committed.
     """
     assert all(file.vector is None for file in snapshot.files.values())
     lost = {VECTORS_PROPERTY, *properties}

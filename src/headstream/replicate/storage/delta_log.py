@@ -70,7 +70,7 @@ class DataFile:
     """A live data file.
 
     Args:
-        action: Its `add` action as the log has it, without `deletionVector`.
+        action: Its `add` action in the log, without `deletionVector`.
         vector: Its deleted rows; None if none are.
     """
 
@@ -79,7 +79,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Its path within the table's directory, URL-encoded, as the log has it."""
+        """Its path within the table's directory, URL-encoded, as in the log."""
         return str(self.action["path"])
 
     @property
@@ -100,7 +100,7 @@ class DataFile:
 
     @property
     def rows(self) -> int | None:
-        """Rows in the file, deleted ones too; None if the statistics lack it."""
+        """Rows in the file, including deleted rows; None if the statistics lack it."""
         count = self.stats.get("numRecords")
         return None if count is None else int(count)
 
@@ -138,7 +138,7 @@ class Protocol:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether files may have deletion vectors."""
+        """Whether files can have deletion vectors."""
         return _VECTORS in (self.reader_features or ()) and _VECTORS in (self.writer_features or ())
 
     @property
@@ -168,14 +168,15 @@ class Protocol:
 
 
 class LogSnapshot:
-    """The newest state of a table that was read; advance() reads what was committed since.
+    """The newest read state of a table; advance() reads the commits since.
 
     Attributes:
         version: Of the newest commit that was read.
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
-        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did.
+        folded_ms: Time of the last fold or merge of files, milliseconds since 1970 UTC; None if no commit that was read did
+            so.
         removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
             not forgotten; empty unless read() was asked for them.
     """
@@ -229,7 +230,7 @@ class LogSnapshot:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and their Arrow types, partition columns too."""
+        """The columns and their Arrow types, including partition columns."""
         if self._schema is None:
             self._schema = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return self._schema
@@ -240,18 +241,20 @@ class LogSnapshot:
         return self.protocol.has_vectors and self.configuration.get(VECTORS_PROPERTY) == "true"
 
     def advance(self) -> bool:
-        """Read the commits that were made since; return whether there were any."""
+        """Read the newer commits; return whether there were newer commits."""
         with Translated(self.table, "the table's log cannot be read"):
             return self._advance()
 
     def _advance(self) -> bool:
-        names = file_names(self.table / _LOG, f"{self.version:020d}.json")
-        newer = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name)) and int(match[1]) > self.version}
+        names = file_names(self.table / _LOG, f"{self.version - 1:020d}.json")
+        found = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))}
+        newer = {number for number in found if number > self.version}
         self.read_at = time.monotonic()
-        if not newer:
+        if self.version in found and not newer:
             return False
-        if self.version + 1 not in newer:  # old commits were deleted: a checkpoint replaces them
-            self._load(min(newer))
+        # Old commits were deleted, and a checkpoint replaces them; or another table was made in the directory.
+        if not {self.version, self.version + 1} <= found:
+            self._load(min(newer, default=0))
             return True
         for number in range(self.version + 1, max(newer) + 1):
             if number not in newer:
@@ -276,7 +279,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, without files that have none; vectors in use are kept in memory."""
+        """Return the deleted rows of files, without files without deleted rows; vectors in use are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)
@@ -286,7 +289,7 @@ class LogSnapshot:
         return {path: found[vector] for path, vector in wanted.items()}
 
     def keep_vector(self, vector: DeletionVector, positions: Positions) -> None:
-        """Keep the rows of a vector in memory, which deleted_rows() will be asked for; old ones are forgotten."""
+        """Keep the rows of a vector in memory for deleted_rows(); old vectors are evicted."""
         known = self._cached.pop(vector, None)
         self._cached_bytes += positions.nbytes - (0 if known is None else known.nbytes)
         self._cached[vector] = positions
@@ -371,7 +374,7 @@ class LogSnapshot:
 
 
 def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
-    """Return why our commits may not write deletion vectors into a table, as `row tracking`; None if they may."""
+    """Return why our commits must not write deletion vectors into a table, for example `row tracking`; None if they may."""
     protocol, configuration = snapshot.protocol, snapshot.configuration
     unknown = sorted(set(protocol.writer_features or ()) - _SUPPORTED)
     if unknown or protocol.writer > 7 or protocol.reader > 3:
@@ -404,7 +407,7 @@ def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
 
 
 def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
-    """Yield the rows of a data file, deleted ones too, in order and in the table's types.
+    """Yield the rows of a data file, including deleted rows, in order and in the table's types.
 
     Columns that the file lacks are absent, and so are partition columns, which Spark writes into some files.
     """
@@ -423,7 +426,7 @@ def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 and none if there is none."""
+    """Return the version and the files of the newest complete checkpoint; -1 and no files without a checkpoint."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         match = _CHECKPOINT.fullmatch(name)

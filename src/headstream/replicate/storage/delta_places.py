@@ -49,7 +49,7 @@ def make_parent(place: Place) -> None:
 
 
 def remove_file(table: Place, name: str) -> None:
-    """Delete a file at a path within a table; nothing if there is none."""
+    """Delete a file at a path within a table; do nothing if it is missing."""
     if isinstance(table, StorePlace):
         StoreFiles(table / name).remove()
     else:

@@ -39,7 +39,7 @@ class GoogleAccess(StoreAccess):
     """The access to a bucket."""
 
     __slots__ = ()
-    what: ClassVar[str] = "Google Cloud Storage"
+    service: ClassVar[str] = "Google Cloud Storage"
     extra: ClassVar[str] = "gcs"
     jars: ClassVar[str | None] = "gcs"
     file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
@@ -75,7 +75,7 @@ class GoogleAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Google's connector; Hadoop's own client (hadoop-gcp) has the names of the login too."""
+        """Return the settings of Google's connector; Hadoop's client (hadoop-gcp) uses the same names for the login."""
         own = self.resolved()
         settings = {
             "fs.gs.impl": self.file_system,
@@ -129,7 +129,7 @@ def _read_credentials(path: str) -> dict[str, str]:
         found["type"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InvalidOptionError(
-            f"there are no credentials of Google in {path}", where="storage", advice="Name a service account's key, in JSON"
+            f"there are no credentials of Google in {path}", where="storage", advice="Specify a service account's key, in JSON"
         ) from None
     return found
 
@@ -145,5 +145,5 @@ def _hadoop_login(path: str) -> dict[str, str]:
 
 
 def _count_retries(retry_us: int) -> int:
-    """Return how many of the connector's retries last about a time, microseconds, together."""
+    """Return the number of the connector's retries that together take about the given time, microseconds."""
     return round(math.log2(retry_us / (_FIRST_RETRY_S * 1e6) + 1))

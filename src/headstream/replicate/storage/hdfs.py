@@ -1,4 +1,4 @@
-"""HDFS, by its own protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
+"""HDFS, by its native protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HdfsAccess(StoreAccess):
     """The access to a file system; `bucket` is the NameNode's `host:port`, or a name from HADOOP_CONF_DIR."""
 
     __slots__ = ()
-    what: ClassVar[str] = "HDFS"
+    service: ClassVar[str] = "HDFS"
     extra: ClassVar[str] = "hdfs"
     jars: ClassVar[str | None] = None
     file_system: ClassVar[str] = "org.apache.hadoop.hdfs.DistributedFileSystem"
@@ -70,13 +70,13 @@ class HdfsAccess(StoreAccess):
 
 
 class _HdfsClient:
-    """Files of HDFS as objects: each is written under a hidden name and renamed, which the NameNode does whole or not at all."""
+    """Files of HDFS as objects: each is written under a hidden name and renamed, which is atomic in the NameNode."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def read(self, key: str) -> tuple[bytes, str] | None:
-        """Read a file; one that a replace() took away and did not finish is put back first."""
+        """Read a file, after restoring a file that an unfinished replace() had moved away."""
         try:
             content = self._content(key)
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class _HdfsClient:
         return self._move(self._write_hidden(key, content), key)
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace a file: HDFS has no condition on content, so the old one is first taken away, which one process can do."""
+        """Replace a file: HDFS has no condition on content, so the old file is first moved away, as only one process can."""
         new, old = self._write_hidden(key, content), f"{_hidden(key)}{_TAKEN_AWAY}"
         try:
             self._client.rename(f"/{key}", f"/{old}")
@@ -157,7 +157,7 @@ class _HdfsClient:
         return hidden
 
     def _move(self, hidden: str, key: str) -> bool:
-        """Give a hidden file its name; return False, and delete it, if there is a file of that name."""
+        """Rename a hidden file to its final name; return False, and delete it, if a file has that name."""
         try:
             self._client.rename(f"/{hidden}", f"/{key}")
         except FileExistsError:

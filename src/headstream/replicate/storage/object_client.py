@@ -1,4 +1,4 @@
-"""Objects of S3, Azure and Google by obstore, a wrapper of Rust's object_store, which deltalake uses too."""
+"""Objects of S3, Azure and Google by obstore, a wrapper of Rust's object_store, which deltalake also uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ObjectClient:
         return True
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace an object if its tag is still this one; return whether it was."""
+        """Replace an object if it still has this tag; return whether it had."""
         try:
             self._put(key, content, {self._condition: tag})
         except PreconditionError:
@@ -47,18 +47,18 @@ class ObjectClient:
         self._put(key, content, "overwrite")
 
     def remove(self, key: str) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
         try:
             obstore.delete(self._store, key)
         except FileNotFoundError:  # Azure and Google say so
             return
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether there is an object below a key."""
+        """Return whether an object exists below a key."""
         return any(len(page) for page in obstore.list(self._store, prefix=prefix, chunk_size=1))
 
     def names(self, prefix: str, after: str) -> list[str]:
-        """Return the names of the objects below a key, after one, in order."""
+        """Return the names of the objects below a key, after a given name, in order."""
         root = f"{prefix}/" if prefix else ""
         pages = obstore.list(self._store, prefix=prefix, offset=f"{root}{after}" if after else None, chunk_size=1000)
         names = (str(found["path"]).removeprefix(root) for page in pages for found in page)

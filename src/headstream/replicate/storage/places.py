@@ -51,7 +51,7 @@ class StorePlace:
 
     Args:
         bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
-        key: The key or its prefix, without slashes at its ends; "" for the whole bucket.
+        key: The key or its prefix, without slashes at its ends; "" for the entire bucket.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 
@@ -104,7 +104,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     """Return the place that a path or a URI names.
 
     Args:
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
+        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
 
     Raises:
         InvalidOptionError: its scheme is unsupported, the URI is invalid, or it is a catalog's table name.
@@ -126,7 +126,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
         raise InvalidOptionError(f"the {scheme}:// URI is not {form}", advice=f"Write it as in {form}")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/")) and key:
-        raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Name the key itself")
+        raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Specify the key itself")
     return StorePlace(bucket, key, scheme=scheme)
 
 
@@ -135,7 +135,7 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
 
     Args:
         served: Whether this setting's place can be in an object store.
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
+        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
     """
     if not isinstance(place, StorePlace):
         schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]
@@ -159,7 +159,7 @@ def failure(place: Place, what: str, reason: str) -> StorageError:
 
 
 def shown_cause(place: Place, error: Exception) -> Exception | None:
-    """Return the cause to raise a failure() with: none for a store, since the client's text may contain credentials."""
+    """Return the cause for a failure(): None for a store, since the client's text can contain credentials."""
     return None if isinstance(place, StorePlace) else error
 
 

@@ -37,7 +37,7 @@ class S3Access(StoreAccess):
     """The access to a bucket."""
 
     __slots__ = ()
-    what: ClassVar[str] = "S3"
+    service: ClassVar[str] = "S3"
     extra: ClassVar[str] = "s3"
     jars: ClassVar[str | None] = "s3"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -56,7 +56,7 @@ class S3Access(StoreAccess):
             raise InvalidOptionError(
                 "[storage] has keys, and the environment has AWS_SESSION_TOKEN, which belongs to other keys",
                 where="storage",
-                advice="Give session_token in [storage] too, unset AWS_SESSION_TOKEN, or take the keys from the environment",
+                advice="Set session_token in [storage] too, unset AWS_SESSION_TOKEN, or use the keys from the environment",
             )
         return found
 

@@ -58,19 +58,19 @@ class StorageSettings:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             lacks = "secret_access_key" if self.secret_access_key is None else "access_key_id"
             raise InvalidOptionError(
-                f"the object store's {lacks} is missing", where="storage", advice="Give both, or neither to use the environment's"
+                f"the object store's {lacks} is missing", where="storage", advice="Set both, or neither to use the environment's"
             )
         if self.session_token is not None and self.access_key_id is None:
             raise InvalidOptionError(
-                "a session_token without its keys", where="storage", advice="Give access_key_id and secret_access_key too"
+                "session_token is set without its keys", where="storage", advice="Set access_key_id and secret_access_key too"
             )
         if self.client_secret is not None and (self.client_id is None or self.tenant_id is None):
             raise InvalidOptionError(
-                "a client_secret without its service principal", where="storage", advice="Give tenant_id and client_id too"
+                "client_secret is set without its service principal", where="storage", advice="Set tenant_id and client_id too"
             )
         if sum(name is not None for name in (self.account_key, self.sas_token, self.client_secret)) > 1:
             advice = "Give one of account_key, sas_token and client_secret"
-            raise InvalidOptionError("several kinds of credentials for Azure", where="storage", advice=advice)
+            raise InvalidOptionError("several kinds of credentials are set for Azure", where="storage", advice=advice)
         if self.retry_us < 0:
             raise InvalidOptionError("the time of retries cannot be negative", where="storage")
 

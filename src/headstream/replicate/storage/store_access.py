@@ -41,22 +41,22 @@ class StoreClient(Protocol):
         """Return an object's bytes and the tag of this version; None if there is none."""
 
     def create(self, key: str, content: bytes) -> bool:
-        """Create an object whole; return False if it exists."""
+        """Create an object atomically; return False if it exists."""
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace an object if its tag is still this one; return whether it was."""
+        """Replace an object if it still has this tag; return whether it had."""
 
     def write(self, key: str, content: bytes) -> None:
-        """Create or overwrite an object; readers see the old or the new one."""
+        """Create or overwrite an object; readers see the old or the new object."""
 
     def remove(self, key: str) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether there is an object below a key."""
+        """Return whether an object exists below a key."""
 
     def names(self, prefix: str, after: str) -> list[str]:
-        """Return the names of the objects below a key that come after one, in order; deeper ones with their slashes."""
+        """Return the names of the objects below a key that follow a given name, in order; deeper names have slashes."""
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names of the next level below a key that have objects below them."""
@@ -69,7 +69,7 @@ class StoreAccess(ABC):
     bucket: str
     storage: StorageSettings
 
-    what: ClassVar[str]
+    service: ClassVar[str]
     """The store, for messages: `S3`."""
     extra: ClassVar[str]
     """The extra of the package with the client."""
@@ -114,7 +114,7 @@ class StoreAccess(ABC):
 
     @property
     def hadoop_logins(self) -> tuple[str, ...]:
-        """Hadoop's settings by which a session has its own login, instead of the machine's identity."""
+        """Hadoop's settings for the login of one session, instead of the machine's identity."""
         return ()
 
     @abstractmethod
@@ -142,7 +142,7 @@ class StoreAccess(ABC):
 
 class StoreOption(NamedTuple):
     """A setting of [storage] in the environment (the first variable that is set), and the names that deltalake, obstore and
-    Hadoop's file system have for it: empty where one takes it in another form, or not at all.
+    Hadoop's file system have for it: empty if a client takes it in another form, or does not have it.
     """
 
     variables: tuple[str, ...]
@@ -164,7 +164,7 @@ def named_options(
 
 
 def complete(storage: StorageSettings, options: StoreOptions, environment: Mapping[str, str] | None) -> StorageSettings:
-    """Return settings with what they lack from the environment, by default this process's."""
+    """Return settings, completed from the environment, by default this process's."""
     known = os.environ if environment is None else environment
     found: dict[str, Any] = {}
     for name, option in options.items():

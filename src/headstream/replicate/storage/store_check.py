@@ -21,7 +21,7 @@ def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
 
     Args:
         places: Of any kind; paths are skipped.
-        read: A place that is only read: it is listed.
+        read: A place that is only read: its files are listed.
 
     Raises:
         StorageError: a store cannot be reached or written, or it ignores conditions, so that two writers could
@@ -49,7 +49,7 @@ def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
 
 @contextmanager
 def _explained(place: StorePlace) -> Iterator[None]:
-    """Add what was tried and what to set to the error of a store."""
+    """Add the attempted operation and advice to the error of a store."""
     try:
         yield
     except StorageError as error:

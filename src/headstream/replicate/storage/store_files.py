@@ -14,7 +14,7 @@ class StoreFiles:
     """The objects at and below a place; every method raises StorageError where the store cannot be reached.
 
     Args:
-        retry_us: How long a request is retried, microseconds; by default as the place's settings have it.
+        retry_us: How long a request is retried, microseconds; by default as in the place's settings.
 
     Raises:
         MissingExtraError: the store's client is not installed.
@@ -32,7 +32,7 @@ class StoreFiles:
     def create(self, content: bytes) -> bool:
         """Create an object; return False if it exists. Of concurrent calls, one succeeds.
 
-        A request that is retried after a lost response finds its own object: callers read the existing one.
+        A request that is retried after a lost response finds its own object: callers read the existing object.
         """
         with _Translated(self._place, "cannot be written"):
             return self._client().create(self._place.key, content)
@@ -43,7 +43,7 @@ class StoreFiles:
             return self._client().replace(self._place.key, content, tag)
 
     def has_any(self) -> bool:
-        """Return whether there is an object below the place."""
+        """Return whether an object exists below the place."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().has_any(self._place.key)
 
@@ -63,7 +63,7 @@ class StoreFiles:
             return self._client().folders(self._place.key)
 
     def remove(self) -> None:
-        """Delete an object; nothing if there is none."""
+        """Delete an object; do nothing if it is missing."""
         with _Translated(self._place, "cannot be deleted"):
             self._client().remove(self._place.key)
 
@@ -86,7 +86,7 @@ class _Translated:
         if isinstance(error, ImportError):
             extra = self._place.access.extra
             raise MissingExtraError(
-                f"{error.name}, the client of {self._place.access.what}, is not installed",
+                f"{error.name}, the client of {self._place.access.service}, is not installed",
                 where=str(self._place),
                 advice=f"Run: pip install 'headstream[{extra}]'",
             ) from None

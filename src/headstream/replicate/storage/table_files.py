@@ -1,4 +1,4 @@
-"""Files of a Delta table at any place: whole ones, new ones that only one process can create, and Parquet files in parts."""
+"""Files of a Delta table at any place: complete files, new files that only one process can create, and Parquet files in parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_file(table: Place, path: str, content: bytes) -> None:
 
 
 def create_file(table: Place, path: str, content: bytes) -> bool:
-    """Create a file of a table, whole; return False if it exists. Of concurrent calls, one succeeds.
+    """Create a file of a table atomically; return False if it exists. Of concurrent calls, one succeeds.
 
     Raises:
         StorageError: it cannot be written; whether it exists then is unknown.
@@ -64,7 +64,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
 
 
 def file_names(directory: Place, after: str = "") -> list[str]:
-    """Return the names of the files in a directory, those that come after one; in an object store those below it too."""
+    """Return the names of the files in a directory that follow a given name; in an object store also the names below it."""
     if isinstance(directory, StorePlace):
         return StoreFiles(directory).names(after)
     with Translated(directory, "the directory cannot be listed"):

@@ -68,11 +68,11 @@ class ChangeTable:
         *,
         repeated: bool = False,
     ) -> None:
-        """Append changes in one commit that remembers (app_id, version); nothing if that commit exists.
+        """Append changes in one commit that records (app_id, version); does nothing if that commit exists.
 
         Args:
             rejected: Coordinates of the changes that the merge rejected; they are left out.
-            repeated: Whether some of the changes can already be in the table, by another unit or structure: those are left out.
+            repeated: Whether some of the changes can already be in the table, by another unit or structure: these are left out.
         """
         names, schema = in_table_spelling(schema.changes.empty_table(), schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
@@ -116,7 +116,7 @@ class ChangeTable:
         return rows if rows.num_rows else None
 
     def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
-        """Return the rows of changes that executors have; in the driver if its engine takes no others."""
+        """Return the rows of changes stored on executors; in the driver if its engine accepts only those."""
         if changes.is_at_hand or not self.engine.takes_frames:
             return self._local_rows(changes.fetch(), task, repeated)
         if not repeated:

@@ -60,7 +60,7 @@ class MergeState:
         return self._memory.given_up(self._name, app_id, version)
 
     def decide(self, rejected: dict[Coordinates, str], table: MergedTable, app_id: str, version: int) -> dict[Coordinates, str]:
-        """Return the rejected changes: those recorded if the unit was applied before, since rows and deletions have changed."""
+        """Return the rejected changes: the recorded changes if the unit was applied before, since rows have changed."""
         for engine in filter(None, (table.engine, self._changes())):
             applied = engine.last_applied(app_id)
             if applied is not None and applied >= version:
@@ -69,7 +69,7 @@ class MergeState:
         return rejected
 
     def known_columns(self, columns: Iterable[str], table: MergedTable) -> list[str]:
-        """Return the table's columns that its source has, or has had; the pipeline does not write the others."""
+        """Return the table's columns that its source has, or has had; the pipeline does not write other columns."""
         known = {*self.state.columns, *columns}
         if self.state.schema is not None:
             known |= self.state.schema.columns.keys()
@@ -79,7 +79,7 @@ class MergeState:
         return [name for name in table.columns if name in known]
 
     def follow(self, seen: SeenSchema) -> None:
-        """Remember a schema as the newest, unless it is older than the one that is."""
+        """Record a schema as the newest, unless it is older than the recorded schema."""
         if self.state.schema is None or seen.version >= self.state.schema.version:
             self.state.schema = seen
         self.keep()

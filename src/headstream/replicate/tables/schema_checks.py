@@ -1,4 +1,4 @@
-"""Limits of a table: checks of its settings against its stored rows, and of a schema against the one before."""
+"""Limits of a table: checks of its settings against its stored rows, and of a schema against the previous schema."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Merges changes that executors have: which of them they can fold or join to stored rows, and what the driver adds.
+"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's. the table's
 
-the table's rows have one change each    fold: whole images alone
-otherwise, or where that is not enough   statistics -> join; what changes of key connect is left to the driver
-a table of SCD type 2 without rows       join to nothing, unless changes of key are among them
+rows have one change each fold: only complete images otherwise, or where that is not enough statistics -> join; keys that key
+updates connect are left to the driver a table of SCD type 2 without rows join to nothing, unless there are key updates
 another table of SCD type 2              statistics -> join to the stored versions; the same is left to the driver
 """
 
@@ -69,7 +68,7 @@ class StoredMerge:
             return merged or self._join(self.table, task)
 
     def _fold(self, table: Scd1Table, task: FoldTask) -> Merged | None:
-        """Merge whole images, for which the table's rows are not needed."""
+        """Merge complete images, for which the table's rows are not needed."""
         folded = self.changes.fold(task)
         try:
             if folded.report.needs_driver:
@@ -124,7 +123,7 @@ class StoredMerge:
         return self._merge_histories(table, joined, key_statistics.lowest, columns)
 
     def _merge_histories(self, table: Scd2Table, joined: JoinedChanges, lowest: str, columns: Sequence[str]) -> Merged | None:
-        """Merge joined changes, and those left to the driver; None if a join has found that it needs key statistics."""
+        """Merge joined changes, and changes left to the driver; None if a join has found that it needs key statistics."""
         try:
             if joined.report.needs_driver:
                 return None
@@ -146,7 +145,7 @@ class StoredMerge:
         return self.merges.placed(left, self.schema, keeps_all=keeps_all)
 
     def _note_places(self, report: FoldReport) -> None:
-        """Note where executors have placed changes among the loads."""
+        """Record where executors have placed changes among the loads."""
         self.merges.state.loads.has_below_first |= report.has_below_first
         if report.is_unsettled:
             self.merges.state.loads.settled = ""

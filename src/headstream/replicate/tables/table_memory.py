@@ -1,7 +1,7 @@
 """The pipeline's state of each table, in one SQLite file of the checkpoint (`tables.sqlite`).
 
-It is written before the merge that relies on it. A merge repeated after a crash reads what its first run wrote, and has the same
-result.
+It is written before the merge that relies on it. A merge repeated after a crash reads the state that its first run wrote, and
+has the same result.
 """
 
 from __future__ import annotations

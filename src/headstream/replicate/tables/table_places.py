@@ -1,4 +1,4 @@
-"""The directory or URI of each source table's Delta table: one each, none inside another, for any names.
+"""The directory or URI of each source table's Delta table: unique, never nested, for any names.
 
     <directory>/<schema>/<table>
     <directory>/%none/<table>      a table without a schema: <directory>/<table> would contain the tables of a schema of that name
@@ -47,7 +47,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 @overload
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
-    """Return the place of a source table's Delta table: an older Headstream's if it exists, else the current one."""
+    """Return the place of a source table's Delta table: an older Headstream's place if it exists, else the current place."""
     if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)
@@ -58,7 +58,7 @@ def place_table(directory: Place, schema: str, table: str) -> Place:
 
 
 def has_table(path: Place) -> bool:
-    """Return whether there is a Delta table with commits in its log.
+    """Return whether a Delta table with commits in its log exists.
 
     Raises:
         OSError: the directory cannot be read.
@@ -102,7 +102,7 @@ def _beginning(encoded: str, size_bytes: int) -> str:
 
 
 def _encode_before(name: str) -> str:
-    """Return the encoding of older Headstreams, which is still that of nearly all names."""
+    """Return the encoding of older Headstreams, which is still in use for nearly all names."""
     if name in (".", ".."):
         return name.replace(".", "%u002E")
     return re.sub(r"[^\w .~$@+-]", _escape, name)

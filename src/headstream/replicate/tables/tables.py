@@ -88,8 +88,8 @@ class TargetTables:
     Args:
         checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        checkpoint_store: Stores what a table's commit relies on; None if the checkpoint does so itself.
-        label_jobs: Labels the Spark jobs of a table's steps, and may note the result of a merge.
+        checkpoint_store: Stores the state on which a table's commit relies; None if the checkpoint does so without it.
+        label_jobs: Labels the Spark jobs of a table's steps, and can record the result of a merge.
     """
 
     def __init__(
@@ -181,12 +181,12 @@ class TargetTables:
     ) -> Applied:
         """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
 
-        Tables are merged side by side; a failing table does not stop the others, see Applied.failed.
+        Tables are merged concurrently; a failing table does not stop other tables, see Applied.failed.
 
         Args:
             unit: Name of the unit, the same in a rerun after a restart.
             version: Number of this application, rising within the unit.
-            repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
+            repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this unit.
             is_observed: Whether observe() has seen the changes; else they are treated as all changes logged until now.
             stored: Schema id -> further changes, which are stored; observe() has seen them.
         """
@@ -293,7 +293,7 @@ class TargetTables:
         The load's first row has the same effect if it is logged more than `load_gap_us` after a change.
 
         Args:
-            at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
+            at_us: When, microseconds since 1970 UTC; the load replaces changes up to the highest change logged until then.
 
         Returns:
             Whether the load begins; false if rows logged since then were already applied as part of an earlier load.
@@ -301,9 +301,9 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations, and first and last rows of loads, from messages of the source; repeating it changes nothing.
+        """Record truncations, and first and last rows of loads, from messages of the source; repeating it has no effect.
 
-        The rows of a load that were logged at the same time in other partitions belong to it too.
+        The rows of a load that were logged at the same time in other partitions also belong to it.
         """
         for schema, name, kind, sequence, logged_us in notices:
             table = self._table((schema, name))
@@ -317,7 +317,7 @@ class TargetTables:
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
-        """Return the deletion vectors of the tables that were merged into and have some, or are to get some."""
+        """Return the deletion vectors of the merged tables that have deletion vectors, or get them by their settings."""
         with self._lock:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
@@ -325,7 +325,7 @@ class TargetTables:
     def maintain(
         self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Run the maintenance steps that are due for a table; return whether there were any.
+        """Run the maintenance steps that are due for a table; return whether a step was due.
 
         A late change that is older than the remembered deletions, for a key that is not in the table, is dead-lettered
         with that reason.
@@ -349,7 +349,7 @@ class TargetTables:
             return self._open[name]
 
     def _guarded(self, name: Name, tombstones: Path) -> OpenEngine:
-        """Return what opens a table's engine: one before whose commits the checkpoint has what they rely on."""
+        """Return the opener of a table's engine, which saves the checkpoint before each commit."""
         if isinstance(self._checkpoint_store, LocalCheckpointStore):
             return self._open_engine
         below = tombstones.relative_to(self._checkpoint).as_posix()
@@ -363,7 +363,7 @@ class TargetTables:
 def _group(
     schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
-    """Return the changes of the given schemas of one structure: where they are stored, unless some are in the driver."""
+    """Return the changes of the given schemas of one structure: on the executors, unless some are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
     local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
     on_executors = [part for part in kept if isinstance(part, SparkChanges)]
@@ -383,6 +383,6 @@ def _show(name: Name) -> str:
 
 
 def _structure(metadata: TableMetadata) -> str:
-    """Return a text that two schemas share when their rows can be merged as one: same columns, types and keys."""
+    """Return a text that two schemas share if their rows can be merged together: same columns, types and keys."""
     columns = [[c.name, c.ordinal, c.type, c.precision, c.scale, c.primary_key_position] for c in metadata.columns]
     return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]

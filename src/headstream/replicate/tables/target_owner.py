@@ -1,6 +1,6 @@
 """The owner of a target: a small file in its directory names the pipeline that writes it; other pipelines are rejected.
 
-A pipeline has no access to another's deletions and load positions: two of them would silently corrupt the table.
+A pipeline has no access to another pipeline's deletions and load positions: two pipelines would silently corrupt the table.
 
     <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; readers of Delta tables ignore it
 
@@ -42,7 +42,7 @@ class Owner:
 
         Raises:
             ReplicateError: another pipeline owns the table; or a new table's directory would be inside another table, or contain
-                one, whose files a vacuum would then delete.
+                another table, whose files a vacuum would then delete.
         """
         if isinstance(path, StorePlace):
             self._claim_in_store(path)
@@ -62,7 +62,7 @@ class Owner:
         self._check(owner, file.parent)
 
     def _claim_in_store(self, path: StorePlace) -> None:
-        """Claim a table in an object store: one request where its owner is known."""
+        """Claim a table in an object store: with one request if its owner is known."""
         files = StoreFiles(path / OWNER_FILE)
         found = files.read()
         if found is None and not has_table(path):
@@ -87,8 +87,8 @@ class Owner:
             raise ReplicateError(
                 f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
-                advice="Give each pipeline targets of its own (tables, target). If that checkpoint is lost, run with "
-                "--take-over: its record of deletions is lost too, so load the table again",
+                advice="Set separate targets for each pipeline (tables, target). If that checkpoint is lost, run with "
+                "--take-over: its record of deletions is also lost, so load the table again",
             )
 
     def _write(self, file: Path, *, replace: bool) -> dict[str, Any]:
@@ -114,9 +114,10 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
     """Reject a new table whose place contains, or is inside, another table's: a table without a schema, named as a schema."""
     for other in [place for place in (outer, *inner) if has_table(place)]:
         raise ReplicateError(
-            f"the table's directory would be {'in' if other == outer else 'around'} that of another table, {other}",
+            f"the table's directory would be {'in' if other == outer else 'around'} the directory of another table, {other}",
             where=str(path),
-            advice="Give one of them another target (tables, target): a vacuum of the outer one would delete the other's files",
+            advice="Set another target for one of them (tables, target): a vacuum of the outer table would delete the inner "
+            "table's files",
         )
 
 

@@ -111,8 +111,8 @@ class TargetTable:
         """Detect full loads in a batch's changes; return whether rows of a load are among them.
 
         Args:
-            read_until_us: All of the table's changes logged before this time have been observed, with these; None: of any
-                time, for callers that have no others.
+            read_until_us: All of the table's changes logged before this time have been observed, with these; None: of any time,
+                for callers without log times.
         """
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
         if read_until_us is None:
@@ -129,7 +129,7 @@ class TargetTable:
     def merge(
         self, changes: pa.Table | SparkChanges, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False
     ) -> Merged:
-        """Merge changes of one structure in one commit that records (app_id, version); nothing if that commit exists.
+        """Merge changes of one structure in one commit that records (app_id, version); does nothing if that commit exists.
 
         They are then appended to the table's change table, if any, which records the same.
 
@@ -213,7 +213,7 @@ class TargetTable:
 
     @property
     def has_ended_load(self) -> bool:
-        """Whether remove_vanished_rows() has something to remove."""
+        """Whether remove_vanished_rows() has rows to remove."""
         return self._state.loads.vanished is not None and self._state.schema is not None
 
     def remove_vanished_rows(self) -> RowCounts:
@@ -244,12 +244,12 @@ class TargetTable:
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
+        """Record that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
     def mark_load(self, at_us: int, *, is_last: bool) -> None:
-        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        """Record that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
         if is_last:
             self._state.loads.mark_last(at_us)
         elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
@@ -267,9 +267,9 @@ class TargetTable:
         return None if self._table is None else self._table.engine.vectors
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
-        """Run the maintenance steps that are due; return whether there were any.
+        """Run the maintenance steps that are due; return whether a step was due.
 
-        Each step is recorded as done before it runs: a failed one is repeated when due again.
+        Each step is recorded as done before it runs: a failed step is repeated when due again.
 
         Args:
             may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.
@@ -303,7 +303,7 @@ class TargetTable:
         return worked
 
     def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
-        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        """Forget the deletions that were recorded before a time; return whether there were such deletions."""
         if kept_us is None:
             return False
         state = self._state

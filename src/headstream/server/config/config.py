@@ -53,7 +53,7 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a file.
 
     Args:
-        environ: The variables of the environment: `$NAME` expands to them first, then to those above it in the file.
+        environ: The variables of the environment: `$NAME` expands to them first, then to variables above it in the file.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -118,7 +118,7 @@ class ServerConfig:
         tcp: Settings of TCP.
         http: Settings of HTTP.
         tokens: Settings of access tokens.
-        has_secret: Whether the secret of access tokens is configured; otherwise the one stored beside the log is used.
+        has_secret: Whether the secret of access tokens is configured; otherwise the secret stored beside the log is used.
         settings: Settings of the broker.
         connection_rate: Connections per second of one address; None for no limit.
         memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
@@ -188,10 +188,10 @@ def load_config(
     """Return the configuration of a server.
 
     Args:
-        path: A file; None uses the one that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if any.
+        path: A file; None uses the file that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if set.
         environ: The variables of the environment. HEADSTREAM_ENV_PATH or IGGY_ENV_PATH names a file with more of them; the
             default is `.env` in the working directory, if it exists.
-        options: Keys from the command line, which override all others.
+        options: Keys from the command line, which override all other sources.
         is_fresh: Whether to remove an existing log first.
 
     Raises:
@@ -206,16 +206,14 @@ def load_config(
     given += read_variables(environ)
     given += [GivenValue(key, value, "the command line") for key, value in (options or {}).items()]
     if is_fresh and not any(each.key == "system.path" for each in given):
-        raise InvalidOptionError(
-            "--fresh removes the log of a directory that is named", advice="Name it, as in --data DIR, or leave --fresh out"
-        )
+        raise InvalidOptionError("--fresh requires an explicit directory", advice="Specify it, as in --data DIR, or omit --fresh")
     read_from = tuple(each for each in (path, env_path) if each is not None)
     return replace(_Loader(given).load(), read_from=read_from, is_fresh=is_fresh)
 
 
-def _path_in(variables: Mapping[str, str], what: str) -> Path | None:
+def _path_in(variables: Mapping[str, str], kind: str) -> Path | None:
     """Return the path in a variable, if one is set."""
-    named = variables.get(f"HEADSTREAM_{what}_PATH") or variables.get(f"IGGY_{what}_PATH")
+    named = variables.get(f"HEADSTREAM_{kind}_PATH") or variables.get(f"IGGY_{kind}_PATH")
     return Path(named) if named else None
 
 
@@ -339,7 +337,7 @@ class _Loader:
     def _runtime(self) -> str:
         name: str = self._values["system.runtime.path"]
         if not name or "/" in name or name.startswith("."):
-            raise InvalidOptionError("a plain name of a directory is required", where="system.runtime.path")
+            raise InvalidOptionError("the name of a directory, without a path, is required", where="system.runtime.path")
         return name
 
     def _tcp(self) -> TcpSettings:
@@ -406,7 +404,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: unless it is set, where only this machine can reach it."""
+        """Return whether to serve the console: by the setting, else only if no other machine can reach it."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback
@@ -439,7 +437,7 @@ class _Loader:
         value = self._values
         name, password = value["headstream.root_username"], value["headstream.root_password"]
         if bool(name) != bool(password):
-            raise InvalidOptionError("the root user's name and password are given both or not at all", where="root_username")
+            raise InvalidOptionError("the root user's name and password must be given together", where="root_username")
         given = {}
         if name:
             check_username(name)

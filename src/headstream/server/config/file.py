@@ -2,7 +2,7 @@
 
     defaults  <  file (TOML)  <  variables of a file (.env)  <  of the environment  <  the command line
 
-IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which wins; HEADSTREAM_MAX_CONNECTIONS is
+IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which has precedence; HEADSTREAM_MAX_CONNECTIONS is
 `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these
 prefixes, such as HEADSTREAM_URL, are ignored; one that begins with a section's name but is not a key of it is rejected like
 an unknown key of the file.
@@ -61,7 +61,7 @@ def _flatten(table: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]
 
 
 def read_variables(environ: Mapping[str, str]) -> list[GivenValue]:
-    """Return the values of environment variables, those with Iggy's prefix first."""
+    """Return the values of environment variables, variables with Iggy's prefix first."""
     given = []
     for prefix in _PREFIXES:
         known = {_variable(prefix, key): key for key in KEYS}
@@ -112,13 +112,13 @@ def format_toml(values: Iterable[tuple[str, Any]]) -> str:
         if place != section:
             lines.append(f"\n[{place}]")
             section = place
-        lines.append(f"{name} = {_spell(_MASK if key in SECRETS and value else value)}")
+        lines.append(f"{name} = {_to_toml(_MASK if key in SECRETS and value else value)}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _spell(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_spell, value))}]"
+        return f"[{', '.join(map(_to_toml, value))}]"
     return str(value) if isinstance(value, (int, float)) else json.dumps(str(value)).replace("\x7f", "\\u007f")

@@ -56,9 +56,9 @@ class TokenSettings:
         least = _KEY_BYTES[self.algorithm]
         if len(self.secret) < least:
             raise InvalidInputError(
-                f"a secret for {self.algorithm} has {least} bytes or more, this one has {len(self.secret)}",
+                f"a secret for {self.algorithm} needs at least {least} bytes, but this secret has {len(self.secret)}",
                 where="http.jwt",
-                advice=f"Take {least} random bytes",
+                advice=f"Use {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
             raise InvalidInputError("times of access tokens must be 0 s or more, the expiry 1 s or more", where="http.jwt")
@@ -87,7 +87,7 @@ class CorsSettings:
         for origin in self.allowed_origins:
             if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
                 raise InvalidInputError(
-                    f"{origin!r} is not an origin that a browser sends and one site has",
+                    f"{origin!r} is not the origin of one site as browsers send it",
                     where="http.cors.allowed_origins",
                     advice="Write scheme, host and port in lower case, as in https://page.example or http://localhost:5173",
                 )
@@ -95,7 +95,7 @@ class CorsSettings:
             raise InvalidInputError(
                 "credentials are not allowed together with any (*) origin, method or header",
                 where="http.cors",
-                advice="Name them",
+                advice="Specify them",
             )
 
 
@@ -106,7 +106,7 @@ class HttpSettings:
     Args:
         max_body_bytes: Limit of a request's body, bytes.
         max_binary_bytes: Limit of a binary body with messages, bytes.
-        max_connections: Limit of connections; further ones are closed at once.
+        max_connections: Limit of connections; further connections are closed immediately.
         idle_s: Timeout of a silent connection between requests or within a request's head, seconds.
         body_s: Timeout of receiving a request's body, seconds.
         reply_s: Timeout of sending a reply, seconds.
@@ -115,7 +115,7 @@ class HttpSettings:
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
         cors: Permissions of pages of other origins; None allows nothing.
         console: Whether to serve the console.
-        allowed_hosts: Names of the server besides those that hosts.py accepts, as of a proxy; `*` is any.
+        allowed_hosts: Names of the server besides the names that hosts.py accepts, such as a proxy's; `*` is any.
     """
 
     max_body_bytes: int = 2_000_000

@@ -15,9 +15,9 @@ class KafkaSettings:
     Args:
         default_stream: The stream of topics whose names have no dot.
         default_partitions: Partitions of a topic created without a number.
-        advertised: The address reported to clients in metadata; None for the one each client connected to.
+        advertised: The address reported to clients in metadata; None for the address to which each client connected.
         anonymous_user: The name of the user that clients without SASL act as; None refuses such clients.
-        max_connections: Limit of connections; further ones are closed at once.
+        max_connections: Limit of connections; further connections are closed immediately.
         limits: Limits of each connection.
     """
 

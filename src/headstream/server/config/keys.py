@@ -3,8 +3,8 @@
 The names are as in the protocol's original server, whose files work unchanged; [headstream] is our own.
 
     read         a reader of ValueErrors; the value it returns is what config.py builds from
-    without      why the key has no effect: it is accepted, and a warning lists it
-    only         the one supported value; any other is rejected for the reason in `without`
+    without      why the key has no effect: it is accepted, and a warning lists it only the only supported value; any other is
+    rejected for the reason in `without`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Key:
 
     Args:
         without: Why the key has no effect; None if it has one.
-        only: The one accepted value, if others are not supported.
+        only: The only accepted value, if others are not supported.
     """
 
     default: Any
@@ -201,7 +201,7 @@ KEYS: Final[dict[str, Key]] = {
     "tcp.socket.recv_buffer_size": Key("100 KB", _bytes(2048, 1 << 30)),
     "tcp.socket.send_buffer_size": Key("100 KB", _bytes(4096, 1 << 30)),
     "tcp.socket.keepalive": Key(False, _flag),
-    "tcp.socket.nodelay": Key(True, _flag, "small responses are always sent at once"),
+    "tcp.socket.nodelay": Key(True, _flag, "small responses are always sent immediately"),
     "tcp.socket.linger": Key("0 s", _us(0, 60 * _MINUTES)),
     "quic.enabled": Key(False, _flag),
     "quic.address": Key("127.0.0.1:8080", _text),

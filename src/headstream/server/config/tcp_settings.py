@@ -36,7 +36,7 @@ class TcpSettings:
     """Settings of TCP.
 
     Args:
-        max_connections: Limit of connections; further ones are closed at once.
+        max_connections: Limit of connections; further connections are closed immediately.
         limits: Limits of each connection.
         unsent_bytes: With more unsent bytes of responses to all clients together, a poll returns smaller parts.
         socket: Options of each connection's socket.

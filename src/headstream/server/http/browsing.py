@@ -1,4 +1,4 @@
-"""Messages for people: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
+"""Messages for display: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def browse(request: ViewRequest) -> dict[str, Any]:
         "end_offset": found.end_offset,
         "next_offset": next_offset,
         "scanned_count": scanned_count,
-        "messages": [_spell(message, payload_bytes) for message in messages],
+        "messages": [_to_json(message, payload_bytes) for message in messages],
     }
 
 
@@ -83,7 +83,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
         "next_offset": found.next_offset,
         "scanned_count": found.scanned_count,
         "failed_count": found.failed_count,
-        "messages": [_spell(message, payload_bytes) for message in decode_polled(found.messages)],
+        "messages": [_to_json(message, payload_bytes) for message in decode_polled(found.messages)],
     }
 
 
@@ -107,8 +107,8 @@ def find_message(request: ViewRequest) -> ReceivedMessage | None:
 def explain_message(request: ViewRequest) -> Reply:
     """Return a message decoded; 404 if there is no such message, or its payload is null.
 
-    One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
-    no right but that to the message.
+    A Replicate message needs the right to read the server, as its pipeline does; any other payload names its Avro schema, and
+    needs only the right to the message.
     """
     message = find_message(request)
     if message is None or message.payload is None:
@@ -161,7 +161,7 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int = 0, m
     return int(text)
 
 
-def _spell(message: ReceivedMessage, most_bytes: int) -> dict[str, Any]:
+def _to_json(message: ReceivedMessage, most_bytes: int) -> dict[str, Any]:
     return {
         "offset": message.offset,
         "timestamp_us": message.timestamp,

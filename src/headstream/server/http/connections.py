@@ -35,7 +35,7 @@ _LOGGER.addFilter(_is_fault)
 
 
 class _HttpConnection(web.RequestHandler):
-    """One connection; aiohttp's own handler would wait for the rest of a malformed body."""
+    """One connection; aiohttp's handler would wait for the rest of a malformed body."""
 
     body: StreamReader | None = None
     """The body of the current request."""
@@ -49,7 +49,7 @@ class _HttpConnection(web.RequestHandler):
         return self._current_request is not None and (self.body is None or self.body.is_eof())
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -63,7 +63,7 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpConnections(web.Server):
-    """All connections over HTTP; those beyond the limit are closed at once.
+    """All connections over HTTP; connections beyond the limit are closed immediately.
 
     Args:
         most: Limit of connections.
@@ -88,23 +88,23 @@ class HttpConnections(web.Server):
             lingering_time=_LINGERING_S,
         )
 
-    def count_room(self) -> int:
-        """Return how many more connections are allowed."""
+    def count_free(self) -> int:
+        """Return the number of further connections that are allowed."""
         return self._most - self._traffic.connections
 
-    def make_room(self) -> bool:
-        """Close the oldest connection on which no request with a valid token has come; return whether there was one."""
+    def evict_one(self) -> bool:
+        """Close the oldest connection without a request with a valid token; return whether a connection was closed."""
         return self._unauthenticated.end_oldest()
 
     @staticmethod
     def authenticated(protocol: web.RequestHandler) -> None:
-        """Take note that a request with a valid token has come on a connection."""
+        """Record that a request with a valid token has arrived on a connection."""
         assert isinstance(protocol, _HttpConnection)
         protocol.is_logged_in = True
 
     @staticmethod
     def is_authenticated(protocol: web.RequestHandler) -> bool:
-        """Return whether a request with a valid token has come on a connection."""
+        """Return whether a request with a valid token has arrived on a connection."""
         assert isinstance(protocol, _HttpConnection)
         return protocol.is_logged_in
 
@@ -119,11 +119,11 @@ class HttpConnections(web.Server):
         return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Register a connection; at the limit close another one for it, or this one."""
+        """Register a connection; at the limit close another connection for it, or this connection."""
         super().connection_made(handler, transport)
         self._traffic.connections += 1
         assert isinstance(handler, _HttpConnection)
-        if self._traffic.connections > self._most and not self.make_room():
+        if self._traffic.connections > self._most and not self.evict_one():
             self.refuse()
             handler.force_close()
             return

@@ -1,14 +1,14 @@
-"""Hosts: whether a request names this server, and whether the page that sends it may do so; needs no token.
+"""Hosts: whether a request names this server, and whether its page's origin is allowed; needs no token.
 
 A page whose own name resolves to this machine (DNS rebinding) is of the server's origin for a browser. Only `Host` shows that
 the name is not the server's.
 
     Host                                      accepted
-    an IP address                             always: a page that was loaded from an address cannot be moved to another one
+    an IP address                             always: a page that was loaded from an address cannot be moved to another address
     localhost, a name below .localhost        always: they are the browser's own machine
     the name in `http.address`                always
-    a name without a dot, the machine's name  if the listener is not on a loopback address: no page of the internet has one
-    any other name                            if `headstream.allowed_hosts` contains it or `*`
+    a name without a dot, the machine's name  if the listener is not on a loopback address: no page of the internet has such a
+    name any other name                            if `headstream.allowed_hosts` contains it or `*`
     none                                      in HTTP/1.0, which no browser uses
 
     Origin                                    accepted
@@ -51,7 +51,7 @@ _SHOWN_CHARS: Final = 100
 
 
 class Hosts:
-    """The names of one listener, and the origins of pages that it answers; one event loop.
+    """The names of one listener, and the allowed origins of pages; one event loop.
 
     Args:
         allowed_hosts: Further names of the server, in lower case; `*` is any.
@@ -67,7 +67,7 @@ class Hosts:
         self._has_name = functools.lru_cache(256)(self._find_name)
 
     def refuse(self, request: web.BaseRequest) -> Reply | None:
-        """Return the reply to a request that is not for this server or comes from a page of another origin, else None."""
+        """Return the reply to a request for another server or from a page of another origin, else None."""
         headers = request.headers
         given = headers.getall(hdrs.HOST, ())
         if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _FETCH_SITE not in headers:

@@ -40,7 +40,7 @@ def describe_server(
     """Yield the metrics of a server, except of deliveries and removals.
 
     Args:
-        filters: Messages that filters have examined, and of those, messages that they could not be applied to.
+        filters: Messages that filters have examined, and messages to which they could not be applied.
     """
     yield from _original(traffic, stats, users)
     yield from _own(traffic, stats, groups)

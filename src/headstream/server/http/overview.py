@@ -1,4 +1,4 @@
-"""Views of a whole log: counts and traffic, topics, groups, pipelines, and the user itself."""
+"""Views of a log: counts and traffic, topics, groups, pipelines, and the user itself."""
 
 from __future__ import annotations
 

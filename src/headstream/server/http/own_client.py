@@ -1,6 +1,6 @@
 """OwnClient: a client with commands that this process answers, without a socket, in the name of one user.
 
-Views that change something use it, so that they run the code of clients and the command line, and can do what their user can.
+Views that change data use it, so that they run the code of clients and the command line, with the rights of their user.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Pages:
         return json_reply(describe(self._routes))
 
     def _refresh(self, body: bytes) -> Reply:
-        """Return a new token for a valid one, which is revoked."""
+        """Return a new token for a valid token, which is revoked."""
         try:
             token = RawToken.read(decode_json(body), "body").token
         except DecodeError as error:

@@ -56,16 +56,16 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or duplicate, or there are more than 100."""
+    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or repeated, or there are more than 100."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
-        raise DecodeError("a query that is not UTF-8", 0, where="query") from None
+        raise DecodeError("the query is not UTF-8", 0, where="query") from None
     except ValueError:
-        raise DecodeError(f"a query of more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
+        raise DecodeError(f"the query has more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
     query = dict(pairs)
     if len(query) != len(pairs):
-        raise DecodeError("a parameter comes twice", 0, where="query")
+        raise DecodeError("a parameter is repeated", 0, where="query")
     return query
 
 
@@ -104,7 +104,7 @@ async def read_body(
         raise RefusedBodyError(
             text_reply(415, "the request needs a body with content-type: application/json", Status.INVALID_COMMAND)
         )
-    too_long = RefusedBodyError(text_reply(413, f"a body has {most_bytes} bytes at most", Status.TOO_BIG_MESSAGE_PAYLOAD))
+    too_long = RefusedBodyError(text_reply(413, f"a body can have at most {most_bytes} bytes", Status.TOO_BIG_MESSAGE_PAYLOAD))
     if (request.content_length or 0) > most_bytes:
         raise too_long
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
@@ -123,9 +123,9 @@ async def read_body(
     except TimeoutError:
         raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
     except RequestPayloadError:
-        raise RefusedBodyError(text_reply(400, "a body that is not what its head says", Status.INVALID_COMMAND)) from None
+        raise RefusedBodyError(text_reply(400, "the body does not match its headers", Status.INVALID_COMMAND)) from None
     if not body:
-        raise RefusedBodyError(text_reply(400, "a body of JSON is needed", Status.INVALID_COMMAND))
+        raise RefusedBodyError(text_reply(400, "a request body is required", Status.INVALID_COMMAND))
     return bytes(body)
 
 

@@ -1,4 +1,4 @@
-"""Routes of HTTP besides commands: a page (pages.py), and what the function of a view (views.py) is called with."""
+"""Routes of HTTP besides commands: a page (pages.py), and the arguments for the function of a view (views.py)."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class HttpServer:
         return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
-        """Start serving, and return the bound host and port; port 0 is any free one."""
+        """Start serving, and return the bound host and port; port 0 means any free port."""
         settings = self._settings
         self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
@@ -190,8 +190,8 @@ class HttpServer:
             sock,
             ssl,
             handlers,
-            handlers.count_room,
-            handlers.make_room,
+            handlers.count_free,
+            handlers.evict_one,
             handlers.refuse,
             max(settings.max_connections // _PENDING_SHARE, 1),
             self._admission,
@@ -200,7 +200,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop accepting requests, finish the running ones, and close; idempotent."""
+        """Stop accepting requests, finish the running requests, and close; idempotent."""
         listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
         if listener is None or handlers is None:
             return
@@ -213,7 +213,7 @@ class HttpServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if not HttpConnections.is_authenticated(request.protocol):
-            await self._admission.turns.wait()
+            await self._admission.quota.wait()
         memory = self._budget.open(peer_of(request))
         try:
             return await self._respond(request, memory)
@@ -348,7 +348,7 @@ class HttpServer:
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
-        """Return whether a command runs in the event loop: switching threads would cost more than it takes."""
+        """Return whether a command runs in the event loop: switching threads would cost more than the command."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES and not searches_states(command)
         if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):
@@ -356,7 +356,7 @@ class HttpServer:
         return command.code in _QUICK
 
     def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
-        """Return how many bytes to reserve before messages are read; their real size is counted afterwards."""
+        """Return the number of bytes to reserve before messages are read; their real size is counted afterwards."""
         if is_quick:  # no other read runs meanwhile
             return _QUICK_BYTES
         most_bytes = self._dispatcher.poll_bytes

@@ -32,7 +32,7 @@ _TODAY: Final = "0.11"
 class Claims(NamedTuple):
     """The claims of a token: user, token id, seconds since 1970 UTC, the user's generation, and the form of its requests.
 
-    `is_today` stands for the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
+    `is_today` selects the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
     """
 
     user_id: int
@@ -57,7 +57,7 @@ class KnownUsers(Protocol):
     """The existing users."""
 
     def generation_of(self, user_id: int, generation: int, token_id: str) -> int | None:
-        """Return the user's generation if a token that was issued to an earlier or this one is still valid, else None."""
+        """Return the user's generation if a token issued to this or an earlier generation is still valid, else None."""
 
 
 class AccessTokens:

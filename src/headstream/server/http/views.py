@@ -1,10 +1,10 @@
-"""Views: routes of HTTP that are made of commands, for people and dashboards.
+"""Views: HTTP routes that combine commands, for people and dashboards. GET /open/overview the server's activity:
 
-    GET /open/overview            what the server does: counts, memory, bytes by transport
+    counts, memory, bytes by transport
     GET /open/topics/visible      the topics that the user is allowed to see
     GET /open/group-lags          the groups of all of them
-    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
-    GET .../messages/{offset}/payload    a whole payload, as a file
+    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search GET
+    .../messages/{offset}/payload a complete payload, as a file
     GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      dead letters back to their original topics, a part at a time
@@ -47,7 +47,7 @@ class View(NamedTuple):
         about: Its description, a sentence.
         answer: Returns a JSON document or the reply; on a worker thread.
         query: Parameters of the query, each with its JSON Schema.
-        method: GET, or POST if it changes something.
+        method: GET, or POST if it changes data.
         body: Members of the body, each with its JSON Schema.
         code: The view runs on the threads of this command.
     """
@@ -179,8 +179,8 @@ class Views:
         if not isinstance(members, dict):
             raise DecodeError("the body is not an object", 0, where="body")
         _check_known(members, view.body, "body")
-        lend = partial(own_client, ask) if open_client is None else open_client
-        request = ViewRequest(ask, user_id, found.path, query, members, lend, self._traffic, self._pipelines)
+        open_own = partial(own_client, ask) if open_client is None else open_client
+        request = ViewRequest(ask, user_id, found.path, query, members, open_own, self._traffic, self._pipelines)
         return partial(_answer, view, request)
 
 

@@ -1,4 +1,4 @@
-"""Call: one request of a client, with everything that its handler needs."""
+"""Call: one request of a client, with all objects that its handler needs."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: here, on a thread, or waiting -> pieces -> a write
 
-While a request is answered, the next ones are received as far as the buffer has room. Requests that were received together and
-need not wait are answered together, with one write. So a client holds at most one buffer, the responses to its requests
+While a request is answered, the next requests are received as far as the buffer has room. Requests that were received together
+and need not wait are answered together, with one write. So a client holds at most one buffer, the responses to its requests
 and a full write buffer, within the memory budget of all transports.
 """
 
@@ -40,7 +40,7 @@ from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHe
 from headstream.server.kafka.sessions import MECHANISMS, enter_without_login, explain_login
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.network.admission import UnauthenticatedQuota
 from headstream.server.network.sockets import write_pieces
 from headstream.server.reporting.logs import Recently, note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
@@ -58,7 +58,7 @@ class SharedKafka(Protocol):
     context: ListenerContext
     workers: Workers
     traffic: KafkaTraffic
-    turns: UnauthenticatedTurns
+    quota: UnauthenticatedQuota
     refused_recently: Recently
 
     def joined(self, connection: KafkaConnection) -> bool:
@@ -97,7 +97,7 @@ class ResponseWriter:
         self._pieces += pieces
 
     def add_bytes(self, data: bytes) -> None:
-        """Add bytes that are a whole response."""
+        """Add the bytes of a complete response."""
         self._size_bytes += len(data)
         self._pieces.append(data)
 
@@ -226,7 +226,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._transport.abort()
 
     def check(self, now_s: float) -> None:
@@ -262,7 +262,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 frame = await self._next()
                 self.is_busy = True
                 if not self._session.user_id:
-                    await self._listener.turns.wait()
+                    await self._listener.quota.wait()
                 await self._answer(frame)
                 del frame
                 if self._responses.is_full or not self._frames.has_frame:
@@ -311,7 +311,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await self._came.wait()
 
     async def _hold_buffer(self, needed_bytes: int) -> int:
-        """Return the buffer's next size, held in the memory budget: for the next request, and if there is memory for others."""
+        """Return the buffer's next size, held in the memory budget: for the next request, and more if there is memory."""
         if needed_bytes > _FREE_BYTES:
             self._responses.flush()
             await self._memory.hold_soon(needed_bytes)
@@ -343,7 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api.request.is_flexible(head.version):
             at = skip_tags(frame, at)
         if head.api_key != PRODUCE and len(frame) > _CONTROL_BYTES:
-            raise DecodeError("a request is longer than any but Produce", 0, _CONTROL_BYTES, len(frame))
+            raise DecodeError("a request other than Produce exceeds the limit", 0, _CONTROL_BYTES, len(frame))
         call = self._decode(head, api, frame[at:])
         reply = await self._run(api, call)
         if reply is not None:
@@ -354,7 +354,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.traffic.answered(head.api_key, status_of(reply), perf_counter() - began_s)
 
     def _find_api(self, head: RequestHead) -> Api | None:
-        """Return the API of a request; None for ApiVersions in an unsupported version, which has its own response."""
+        """Return the API of a request; None for ApiVersions in an unsupported version, which has a special response."""
         api = APIS.get(head.api_key)
         if api is None:
             raise _ClosedError(f"API {head.api_key} is not served")
@@ -405,7 +405,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.traffic.answered(SASL_AUTHENTICATE, status_of(reply), perf_counter() - began_s)
 
     def _logged_in(self, reply: Mapping[str, Any]) -> None:
-        """Begin the user's session after a login; close after a failed one."""
+        """Begin the user's session after a login; close after a failed login."""
         if reply.get("error_code", 0):
             self._note(logging.WARNING, "login refused", reason=str(reply.get("error_message")))
             self._is_leaving = True

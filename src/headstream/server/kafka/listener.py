@@ -1,4 +1,4 @@
-"""KafkaServer: the listener for Kafka's clients, and what its connections share."""
+"""KafkaServer: the listener for Kafka's clients, and the shared parts of its connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KafkaServer(StreamListener[KafkaConnection]):
         self.context = ListenerContext(dispatcher=dispatcher, settings=settings, budget=budget, coordinator=coordinator)
         self.workers = workers
         self.traffic = KafkaTraffic()
-        self.turns = admission.turns
+        self.quota = admission.quota
         self.refused_recently = Recently(dispatcher.broker.monotonic)
         self._coordinator = coordinator
         self._checked_s = 0.0

@@ -40,7 +40,7 @@ def enter_without_login(context: ListenerContext, session: Session, here: Addres
 
 
 def explain_login(*, is_encrypted: bool) -> str:
-    """Return what a client that has not logged in, with TLS or not, has to set."""
+    """Return the settings that a client without a login needs, with or without TLS."""
     protocol = "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"
     return (
         f"Set security.protocol={protocol}, sasl.mechanism=SCRAM-SHA-256 or PLAIN, and a user and its password "
@@ -76,9 +76,9 @@ def _log_in(call: Call) -> bytes:
     try:
         acting_as, username, password = call.request["auth_bytes"].decode("utf-8").split("\0")
     except (UnicodeDecodeError, ValueError):
-        raise AuthenticationError("these are not credentials of PLAIN") from None
+        raise AuthenticationError("the credentials are not in the format of SASL PLAIN") from None
     if acting_as not in ("", username):
-        raise AuthenticationError("users act as themselves")
+        raise AuthenticationError("a user cannot act as another user")
     command = Login(username, password)
     command.validate()
     call.context.dispatcher.answer(call.session, command)

@@ -1,7 +1,7 @@
 """Acceptor: accepts connections on one socket: a few per round of the event loop, a limited number per second from one address.
 
-The event loop's own server accepts all that have come at once, and reports an encrypted connection only after its handshake:
-a flood would hold the loop, and silent clients all descriptors.
+The event loop's server accepts all waiting connections at once, and reports an encrypted connection only after its handshake: a
+flood would block the loop, and silent clients would use all descriptors.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Acceptor:
 
     Args:
         sock: A non-blocking listening socket; the acceptor closes it.
-        count_room: Returns how many more connections are allowed; pending ones are not yet subtracted.
-        make_room: Closes a connection without a login, and returns whether there was one. If there was none, the oldest pending
-            connection makes room.
+        count_free: Returns the number of further connections that are allowed; pending connections are not yet subtracted.
+        evict_one: Closes a connection without a login, and returns whether it found one. Without such a connection, the oldest
+            pending connection is closed.
         refuse: Called for each connection closed because the limit is reached.
         most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
     """
@@ -42,8 +42,8 @@ class Acceptor:
         sock: socket.socket,
         tls: ssl.SSLContext | None,
         make_protocol: Callable[[], asyncio.BaseProtocol],
-        count_room: Callable[[], int],
-        make_room: Callable[[], bool],
+        count_free: Callable[[], int],
+        evict_one: Callable[[], bool],
         refuse: Callable[[], None],
         most_pending: int,
         admission: Admission,
@@ -52,8 +52,8 @@ class Acceptor:
         self._sock = sock
         self._tls = tls
         self._make_protocol = make_protocol
-        self._count_room = count_room
-        self._make_room = make_room
+        self._count_free = count_free
+        self._evict_one = evict_one
         self._refuse = refuse
         self._most_pending = most_pending
         self._admission = admission
@@ -83,8 +83,8 @@ class Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
-        turns, paces = self._admission.turns, self._admission.paces
-        while turns.has_room:  # else the loop calls again in its next round
+        quota, rates = self._admission.quota, self._admission.rates
+        while quota.has_capacity:  # else the loop calls again in its next round
             try:
                 accepted, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -94,9 +94,9 @@ class Acceptor:
                 self._loop.remove_reader(self._sock.fileno())
                 self._resuming = self._loop.call_later(_RETRY_S, self._loop.add_reader, self._sock.fileno(), self._accept)
                 return
-            turns.spend(self._cost)
-            delay_s = paces.delay_s(address[0], self._loop.time())
-            if delay_s is None or (self._is_pending(delay_s) and not self._find_room()):
+            quota.spend(self._cost)
+            delay_s = rates.delay_s(address[0], self._loop.time())
+            if delay_s is None or (self._is_pending(delay_s) and not self._make_space()):
                 self._refuse()
                 accepted.close()
                 continue
@@ -111,9 +111,9 @@ class Acceptor:
         """Return whether a new connection holds a descriptor before its protocol counts it."""
         return delay_s > 0 or self._tls is not None
 
-    def _find_room(self) -> bool:
-        """Return whether there is room for a connection, after making it where that is possible."""
-        if self._count_room() <= len(self._pending) and not self._make_room():
+    def _make_space(self) -> bool:
+        """Return whether there is room for a connection, after making room if possible."""
+        if self._count_free() <= len(self._pending) and not self._evict_one():
             if not self._pending:
                 return False
             self._end_oldest()

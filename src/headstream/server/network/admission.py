@@ -1,8 +1,8 @@
-"""Admission: what clients that have not logged in can take of the event loop, and how fast one address can connect.
+"""Admission: limits the event-loop time of clients without a login, and the connection rate of one address.
 
-    turns   in one round of the loop a few of their connections, requests and datagrams are served; further ones wait, in order,
-            for the next rounds. Users' requests are served in each round, so they never wait for more than those few
-    paces   connections of one address beyond its rate are accepted later, each at its time
+    quota   in one round of the loop a few of their connections, requests and datagrams are served; the rest wait, in order, for
+            the next rounds. Users' requests are served in each round, so they never wait for more than those few
+    rates   connections of one address beyond its rate are accepted later, each at its time
 
 Waiting never keeps the loop idle: without other work the next round follows immediately.
 """
@@ -15,11 +15,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-_TURNS_PER_ROUND: Final = 4
+_PERMITS_PER_ROUND: Final = 4
 """About a millisecond of the event loop: a connection, a refused request or its log line takes 0.1 to 0.4 ms."""
 
 HANDSHAKE_COST: Final = 4
-"""The turns that a handshake of TLS or QUIC takes: a few milliseconds, most of it a signature."""
+"""The permits that a handshake of TLS or QUIC takes: a few milliseconds, most of it a signature."""
 
 CONNECTION_RATE: Final = 200
 """Connections per second of one address."""
@@ -34,58 +34,58 @@ _MOST_ADDRESSES: Final = 10_000
 """Addresses remembered; the oldest are evicted first."""
 
 
-class UnauthenticatedTurns:
-    """The turns of unauthenticated clients in the rounds of an event loop; only in that loop."""
+class UnauthenticatedQuota:
+    """The permits of unauthenticated clients in the rounds of an event loop; only in that loop."""
 
     def __init__(self) -> None:
-        self._left = _TURNS_PER_ROUND
+        self._left = _PERMITS_PER_ROUND
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_serving = False
         self._is_scheduled = False
 
     @property
     def waiting_count(self) -> int:
-        """Number of functions that wait for a turn."""
+        """Number of functions that wait for a permit."""
         return len(self._waiting)
 
     @property
-    def has_room(self) -> bool:
-        """Whether this round has turns left, and no connection waits for them."""
+    def has_capacity(self) -> bool:
+        """Whether this round has permits left, and no connection waits for them."""
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take turns (`cost`) of this round, and return whether there was one left; the last one can cost more than is left."""
-        if not self.has_room:
+        """Take `cost` permits of this round, and return whether a turn was left; the last turn can cost more than is left."""
+        if not self.has_capacity:
             return False
         self._left -= cost
         self._schedule()
         return True
 
     def take(self, wanted: int) -> int:
-        """Take up to `wanted` turns of this round, and return their number."""
-        taken = min(wanted, self._left) if self.has_room else 0
+        """Take up to `wanted` permits of this round, and return their number."""
+        taken = min(wanted, self._left) if self.has_capacity else 0
         if taken:
             self.spend(taken)
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after functions that already wait; it takes its turns itself."""
+        """Call a function in a later round, after functions that already wait; it takes its permits itself."""
         self._waiting.append(function)
         self._schedule()
 
     async def wait(self) -> None:
-        """Return when this caller has a turn."""
+        """Return when this caller has a permit."""
         if self.spend():
             return
-        turn = asyncio.get_running_loop().create_future()
+        permit = asyncio.get_running_loop().create_future()
 
         def begin() -> None:
-            if not turn.done():  # else the client has gone
+            if not permit.done():  # else the client has gone
                 self.spend()
-                turn.set_result(None)
+                permit.set_result(None)
 
         self.later(begin)
-        await turn
+        await permit
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -94,7 +94,7 @@ class UnauthenticatedTurns:
 
     def _begin_round(self) -> None:
         self._is_scheduled = False
-        self._left = _TURNS_PER_ROUND
+        self._left = _PERMITS_PER_ROUND
         self._is_serving = True
         try:
             for _ in range(len(self._waiting)):
@@ -114,7 +114,7 @@ class UnauthenticatedTurns:
             asyncio.get_running_loop().call_exception_handler({"message": "internal error", "exception": error})
 
 
-class AddressPaces:
+class AddressRates:
     """When connections of each address are accepted: `rate` per second, None for no limit."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
@@ -136,8 +136,8 @@ class AddressPaces:
 
 
 class Admission:
-    """The turns and paces of one server, for all its transports; `rate` as for AddressPaces."""
+    """The quota and rates of one server, for all its transports; `rate` as for AddressRates."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
-        self.turns = UnauthenticatedTurns()
-        self.paces = AddressPaces(rate)
+        self.quota = UnauthenticatedQuota()
+        self.rates = AddressRates(rate)

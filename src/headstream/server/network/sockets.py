@@ -41,7 +41,7 @@ class SocketOptions:
 
 
 def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
-    """Return a listening socket (accepted ones inherit its options) and its address; EnvironmentSetupError: address taken."""
+    """Return a listening socket (accepted sockets inherit its options) and its address; EnvironmentSetupError: address taken."""
     advice = "Choose another address, or port 0 for any free port"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -59,7 +59,7 @@ class StreamListener(Generic[_C]):
     """The connections of one listener over TCP, up to a maximum; only in the event loop.
 
     Args:
-        max_connections: Limit of connections; beyond it the oldest one without a login is closed, else the new one.
+        max_connections: Limit of connections; beyond it the oldest connection without a login is closed, else the new connection.
         timeouts: Timeouts of each connection, seconds; they determine how often it is checked.
     """
 
@@ -87,7 +87,7 @@ class StreamListener(Generic[_C]):
         """Return the protocol of a new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and return the bound address; port 0 is any free one. StorageError, EnvironmentSetupError."""
+        """Listen, and return the bound address; port 0 means any free port. StorageError, EnvironmentSetupError."""
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
         self._server = Acceptor(
@@ -127,7 +127,7 @@ class StreamListener(Generic[_C]):
             self._is_empty.set()
 
     async def stop(self, drain_s: float) -> None:
-        """Stop listening, answer received requests, close all connections, busy ones after `drain_s`; idempotent."""
+        """Stop listening, answer received requests, and close all connections, busy connections after `drain_s`; idempotent."""
         if self._server is None:
             return
         self._server.close()

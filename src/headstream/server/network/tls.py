@@ -55,13 +55,13 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
         raise InvalidOptionError(
             f"no certificate with its key: {error}",
             where=str(files.certificate),
-            advice="Give a PEM file and its key, or a PKCS#12 file and its password",
+            advice="Set a PEM file and its key, or a PKCS#12 file and its password",
         ) from None
     return context
 
 
 def check_private(key: Path) -> None:
-    """Raise InvalidOptionError for a key that others can read or change; a group may if another user, as root, owns it."""
+    """Raise InvalidOptionError for a key that other users can read or change, except the group if another user owns it."""
     found = key.stat()
     if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
         raise InvalidOptionError(

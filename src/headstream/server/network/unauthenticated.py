@@ -1,7 +1,8 @@
-"""UnauthenticatedConnections: which connection makes room when all places of a listener are taken.
+"""UnauthenticatedConnections: chooses the connection that is closed when a listener is full.
 
 A connection costs a client nothing, and only a login distinguishes users. So at the limit the oldest connection without
-a login, of which no request is being answered, is closed for the new one; where all have logged in, the new one is refused.
+a login, of which no request is being answered, is closed for the new connection; if all have logged in, the new connection is
+refused.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _C = TypeVar("_C", bound=_Connection)
 class UnauthenticatedConnections(Generic[_C]):
     """The connections of one listener without a login, the oldest first; only in the event loop.
 
-    A connection that has logged in since is left out when it is its turn, and not when it logs in.
+    A connection that has since logged in is removed at its turn, not when it logs in.
 
     Args:
-        abort: Closes a connection at once.
+        abort: Closes a connection immediately.
     """
 
     def __init__(self, abort: Callable[[_C], None]) -> None:
@@ -35,7 +36,7 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections: dict[_C, None] = {}
 
     def add(self, connection: _C) -> None:
-        """Take note of a new connection."""
+        """Record a new connection."""
         self._connections[connection] = None
 
     def discard(self, connection: _C) -> None:
@@ -43,7 +44,7 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections.pop(connection, None)
 
     def end_oldest(self) -> bool:
-        """Close the oldest one of which no request is being answered, and return whether there was one."""
+        """Close the oldest connection without a running request, and return whether a connection was closed."""
         for _ in range(len(self._connections)):
             connection = next(iter(self._connections))
             del self._connections[connection]

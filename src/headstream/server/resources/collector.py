@@ -1,8 +1,8 @@
 """Collector: keeps Python's collections of reference cycles short while a server has many streams, topics and users.
 
 A full collection looks at every object: with 20,000 partitions it stops all requests for 50 ms. Almost all of these objects live
-as long as the server, so after a long collection what is left is excluded from the next ones. Objects that form garbage later
-would never be freed: hence all are included again from time to time.
+as long as the server, so after a long collection the remaining objects are excluded from the next collections. Objects that
+become garbage later would never be freed, so all are included again at intervals.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Collector:
             self._loop.call_soon_threadsafe(self._exclude)
 
     def _exclude(self) -> None:
-        """Exclude the objects that survived a long collection; once per hour include all in the next one instead."""
+        """Exclude the objects that survived a long collection; once per hour include all in the next collection instead."""
         now_s = self._clock()
         if now_s - self._included_s > _INCLUDED_S:
             self._included_s = now_s

@@ -1,4 +1,4 @@
-"""FairThreads: a few threads that serve their clients in turn (round robin), however many requests each one has."""
+"""FairThreads: a few threads that serve their clients in turn (round robin), regardless of the number of requests of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FairThreads:
         return future
 
     def close(self) -> None:
-        """Cancel pending functions, and end the threads after their current ones."""
+        """Cancel pending functions, and end the threads after their current functions."""
         with self._condition:
             self._is_closed = True
             self._queues.clear()

@@ -1,4 +1,4 @@
-"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones come between."""
+"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that it serves small requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRAMES_PER_ROUND: Final = 256
 _SMALL_BYTES: Final = 32 << 10
 """Responses of fewer bytes cost no more than any request, and are not counted."""
 
-_EXTRA_TURNS: Final = 1
+_EXTRA_ROUNDS: Final = 1
 """Further rounds' bytes for connections whose last response was small: their next one is likely to be small too."""
 
 
@@ -32,14 +32,14 @@ class LoopRounds:
         self._round_bytes = 0
 
     @property
-    def has_room(self) -> bool:
-        """Whether there is room for another large poll, or for more of a large request: two of a million bytes are too much."""
+    def has_capacity(self) -> bool:
+        """Whether there is room for another large poll, or for more of a large request: two million bytes are too much."""
         return self._round_bytes < ROUND_BYTES // 2
 
     @property
-    def has_room_for_small(self) -> bool:
+    def has_capacity_for_small(self) -> bool:
         """Whether another poll that is likely to be small can be answered in this round."""
-        return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
+        return self._round_bytes < (1 + _EXTRA_ROUNDS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
         """Count a response, or read bytes of a request, in this round."""
@@ -49,13 +49,13 @@ class LoopRounds:
             asyncio.get_running_loop().call_soon(self._begin_round)
         self._round_bytes += size_bytes
 
-    def call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
+    def call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
         """Call a function in the next round with room, and count its bytes there; functions wait in the order of their calls."""
-        asyncio.get_running_loop().call_soon(self._call_with_room, size_bytes, function)
+        asyncio.get_running_loop().call_soon(self._call_with_capacity, size_bytes, function)
 
-    def _call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
-        if not self.has_room:
-            self.call_with_room(size_bytes, function)
+    def _call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
+        if not self.has_capacity:
+            self.call_with_capacity(size_bytes, function)
             return
         self.note(size_bytes)
         function()
@@ -78,15 +78,15 @@ class ConnectionPolls:
         self._last_bytes: int | None = None
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
-        """Set the size of a poll, and return whether it is answered now; else in the next round, or when memory is freed.
-        A poll after a small response does not wait behind large ones.
+        """Set the size of a poll, and return whether it is answered now; otherwise it is answered in the next round, or when
+        memory is freed. A poll after a small response does not wait for large responses.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
         if not most_bytes:
             return False
         if not is_alone:
             is_likely_small = self._last_bytes is not None and self._last_bytes < _SMALL_BYTES
-            if not (self._rounds.has_room_for_small if is_likely_small else self._rounds.has_room):
+            if not (self._rounds.has_capacity_for_small if is_likely_small else self._rounds.has_capacity):
                 return False
         session.poll_bytes = most_bytes
         return True

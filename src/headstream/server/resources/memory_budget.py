@@ -3,10 +3,10 @@
     hold    a connection reserves bytes before it receives them, within the budget
     wait    beyond it, the connection stops reading until memory is freed: back-pressure
     refuse  a request that has waited for WAIT_S is answered `server_busy`, and its connection is closed
-    poll    returns a part of what its user can still hold; a user with unread responses delays only that user
+    poll returns a part of the memory that its user can still hold; a user with unread responses delays only that user
 
-Each byte counts once, though storing a request can copy it: hence only a quarter of the machine's memory. Unauthenticated
-clients share a small part; one user has at most half, except for a single request.
+Each byte counts once, although storing a request can copy it, so the budget is only a quarter of the machine's memory.
+Unauthenticated clients share a small part; one user has at most half, except for a single request.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class MemoryBudget:
         return MemoryAccount(self, client)
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """The bytes that are free."""
         return max(self.total_bytes - self.held_bytes, 0)
 
@@ -117,7 +117,7 @@ class MemoryBudget:
         return self.held_bytes > self.total_bytes * _TIGHT_SHARE
 
     def take_relief(self) -> bool:
-        """Return True once after a high peak has passed: freed memory is worth returning to the system then."""
+        """Return True once after a high peak has passed: returning freed memory to the system then has an effect."""
         if self._peak_bytes < _MUCH_BYTES or self.held_bytes > self._peak_bytes // 8:
             return False
         self._peak_bytes = self.held_bytes
@@ -133,11 +133,11 @@ class MemoryBudget:
         )
 
     def may_hold(self, client: int | str, more_bytes: int, all_bytes: int) -> bool:
-        """Return whether a client can hold `more_bytes`, which makes `all_bytes` on one connection."""
-        room_bytes = self.total_bytes - self.held_bytes
+        """Return whether a client can hold `more_bytes`, `all_bytes` in total on one connection."""
+        free_bytes = self.total_bytes - self.held_bytes
         if all_bytes <= _SMALL_BYTES:
-            room_bytes += self.total_bytes // _RESERVE_SHARE
-        if more_bytes > room_bytes:
+            free_bytes += self.total_bytes // _RESERVE_SHARE
+        if more_bytes > free_bytes:
             return False
         if isinstance(client, str):
             return self._unauthenticated_bytes + more_bytes <= self.total_bytes // _UNAUTHENTICATED_SHARE
@@ -146,14 +146,15 @@ class MemoryBudget:
         return is_alone or all_bytes <= _SMALL_BYTES or held_bytes + more_bytes <= self.total_bytes // _USER_SHARE
 
     def poll_bytes(self, client: int | str) -> int:
-        """Return about how many bytes a poll of a client can return now; 0 if it has to wait until the client holds less.
+        """Return the approximate number of bytes that a client's poll can return now; 0 if it has to wait until the client holds
+        less.
 
-        A user who holds little gets a small poll out of the reserve when others hold the budget.
+        A user who holds little gets a small poll from the reserve when other users hold the budget.
         """
         held_bytes = self._unauthenticated_bytes if isinstance(client, str) else self._of_user.get(client, 0)
-        room_bytes = min(self.room_bytes, self.total_bytes // _USER_SHARE - held_bytes)
-        if room_bytes > 0:
-            return max(_SMALL_POLL_BYTES, room_bytes // _POLL_SHARE)
+        free_bytes = min(self.free_bytes, self.total_bytes // _USER_SHARE - held_bytes)
+        if free_bytes > 0:
+            return max(_SMALL_POLL_BYTES, free_bytes // _POLL_SHARE)
         reserve_bytes = self.total_bytes // _RESERVE_SHARE
         has_reserve = held_bytes < reserve_bytes // 2 and self.held_bytes < self.total_bytes + reserve_bytes
         return _SMALL_POLL_BYTES if has_reserve else 0
@@ -204,7 +205,7 @@ class MemoryAccount:
 
     @property
     def poll_bytes(self) -> int:
-        """About how many bytes a poll can return now; 0 if it has to wait."""
+        """The approximate number of bytes that a poll can return now; 0 if it has to wait."""
         return self._budget.poll_bytes(self._client)
 
     def log_in(self, user_id: int) -> None:
@@ -215,7 +216,7 @@ class MemoryAccount:
         self._budget.change(user_id, held_bytes)
 
     def hold_requests(self, size_bytes: int) -> bool:
-        """Set the held bytes of all requests, if that is within the budget; return whether it is."""
+        """Set the held bytes of all requests, if the budget allows it; return whether it does."""
         more_bytes = size_bytes - self._requests_bytes
         if more_bytes > 0 and not self._budget.may_hold(self._client, more_bytes, size_bytes + self._responses_bytes):
             return False

@@ -22,15 +22,15 @@ class Wakeups:
         self._is_running = False
         self.due: deque[Callable[[], None]] = deque()
 
-    def notify(self, look: Callable[[], None]) -> None:
-        """Have a wait checked soon, by `look` in the event loop, which answers it if it is over; any thread."""
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Have a wait checked soon, by `callback` in the event loop, which answers it if it is over; any thread."""
         if threading.get_ident() == self._thread:
             if not self.due:
                 self._loop.call_soon(self.run)  # for appends of handlers that do not call run()
-            self.due.append(look)
+            self.due.append(callback)
             return
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped
-            self._loop.call_soon_threadsafe(look)
+            self._loop.call_soon_threadsafe(callback)
 
     def run(self) -> None:
         """Check the waits that were notified in this round; only in the event loop, after the senders' responses."""
@@ -39,12 +39,12 @@ class Wakeups:
         self._is_running = True
         try:
             while self.due:
-                self._look(self.due.popleft())
+                self._call(self.due.popleft())
         finally:
             self._is_running = False
 
-    def _look(self, look: Callable[[], None]) -> None:
+    def _call(self, callback: Callable[[], None]) -> None:
         try:
-            look()
+            callback()
         except Exception as error:  # concerns one wait only
             self._loop.call_exception_handler({"message": "internal error", "exception": error})

@@ -1,11 +1,11 @@
 """Workers: the threads for requests that would block the event loop.
 
-scans       what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
-work        what waits for a disk, changes directories, or is big enough to be worth another core
-passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has its own threads,
-            half as many as there are cores, so that the event loop has one; they serve users and addresses in turn, each
-            connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is the
-            others': a thread of low priority that has the interpreter's lock and no core would keep it from all
+scans requests that read many partitions: two threads, the users in turn, so that the interpreter stays free work requests that
+wait for a disk, change directories, or are big enough for another core passwords hashing: it takes tens of milliseconds of a
+core each, and any client can request it, so it has separate threads, half as many as cores, so that the event loop has a core;
+            they serve users and addresses in turn, each
+            connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is normal:
+            a thread of low priority that has the interpreter's lock but no core would block all threads
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Workers:
         return self._work.submit(function)
 
     def close(self) -> None:
-        """Cancel pending functions, and end the threads after their current ones."""
+        """Cancel pending functions, and end the threads after their current functions."""
         self._scans.close()
         self._passwords.close()
         self._work.shutdown(wait=True, cancel_futures=True)
 
 
 def _too_many_passwords() -> HeadstreamError:
-    """Return the refusal of a password check beyond the limit of pending ones."""
+    """Return the refusal of a password check beyond the limit of pending checks."""
     return refusal(Status.SERVER_BUSY, "too many pending logins and password changes", advice=f"Try again in {_RETRY_S} s")

@@ -4,7 +4,7 @@ file:///var/lib/shop                         a directory
 headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
 
 Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
-passes them to tasks, which read no variables of their own.
+passes them to tasks, which read no environment variables.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         InvalidOptionError, InvalidUrlError: no usable location is named; the text has no password.
     """
     if "url" in given and "path" in given:
-        raise InvalidOptionError("url and load(path) both name a log", advice="Give one of them")
+        raise InvalidOptionError("url and load(path) both name a log", advice="Set one of them")
     url = given.get("url") or given.get("path")
     if not url:
         raise InvalidOptionError(
             "the option url is missing",
-            advice='Name the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
+            advice='Specify the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
         )
     try:
         parts = split_url(url)
@@ -53,16 +53,16 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         raise InvalidUrlError(
             f"{bare!r}: Kafka is read and written through DataFrames, not by SQL, and not by a session without register()",
             advice="In SQL use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
-            "For a DataFrame take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+            "For a DataFrame use the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
-            f"{bare!r}: Spark connects to a server over TCP, where messages cost less",
-            advice="Write headstream://user:password@host:8090",
+            f"{bare!r}: Spark connects to a server over TCP only", advice="Write headstream://user:password@host:8090"
         )
     raise InvalidUrlError(
         f"{bare!r} is not a log that Spark can read",
-        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
+        advice="Set the directory of an embedded log, such as file:///var/lib/shop, or a server, such as "
+        "headstream://user:password@host:8090",
     )
 
 

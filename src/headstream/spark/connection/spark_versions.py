@@ -1,6 +1,6 @@
 """Features that PySpark's versions lack for the source and the sink; 4.2 has all of them.
 
-4.0, 4.1   have no limits of a micro-batch: Spark asks latestOffset() for the end alone, without a start and a limit
+4.0, 4.1   have no limits of a micro-batch: Spark calls latestOffset() for the end only, without a start and a limit
 4.0        has no DataSourceStreamArrowWriter; it hands record batches to each DataSourceArrowWriter, also if it writes a stream
 """
 
@@ -49,4 +49,4 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):
-        """A stream's writer that is given record batches."""
+        """A stream's writer that gets record batches."""

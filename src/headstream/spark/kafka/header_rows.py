@@ -1,4 +1,5 @@
-"""Kafka's header arrays to our header columns and back, in Arrow, on executors: what Spark's expressions cannot do.
+"""Kafka's header arrays to our header columns and back, in Arrow, on executors: the conversions that Spark's expressions cannot
+do.
 
 The headers of each row become a header block (codec.batch.kafka_decoding), and the blocks stored messages without payload,
 which the kernels of our own source decode: the same columns, from the same kernels.
@@ -78,7 +79,7 @@ class HeaderDecoder:
             headers: Of the type kafka_headers_type; null is empty.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
             raw: For each declared column, of rows that have only raw headers, and here none: the values of a BINARY column;
-                whether there is a value of another one, where the column is null. Or empty.
+                whether there is a value of another column, where the column is null. Or empty.
 
         Raises:
             HeaderError: a header does not fit, and that is an error; the text names its coordinates.
@@ -101,7 +102,7 @@ class HeaderDecoder:
         return columns
 
     def _decode_beside(self, headers: pa.ListArray, coordinates: Coordinates | None, raw: Sequence[pa.Array]) -> pa.StructArray:
-        """Return the columns of rows of which some have their values decoded already; see decode()."""
+        """Return the columns of rows, some of which have decoded values; see decode()."""
         is_raw = pc.equal(pc.list_value_length(headers), 0)
         is_all_raw = not len(headers.values)
         decoded = None if is_all_raw else self.decode(headers, coordinates)
@@ -193,7 +194,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
     keys, values = headers.values.field(0), headers.values.field(1)
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Leave it out")
+        raise HeaderError("a header, or its key, is null", advice="Omit it")
     validity, offsets = headers.buffers()[:2]
     count = len(headers)
     lists = VariableColumn(

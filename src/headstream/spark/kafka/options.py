@@ -43,7 +43,7 @@ class KafkaReadOptions:
     """Validated options of a read.
 
     Args:
-        states: Codes of the states that are read, or None for all.
+        states: Codes of the states to read, or None for all.
     """
 
     source: Mapping[str, str]
@@ -79,7 +79,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
     if len(given_names) != 1:
         raise InvalidOptionError(
             f"{given_names[0]} and {given_names[1]} both name topics" if given_names else "the option subscribe is missing",
-            advice='Name topics by one of them, as .option("subscribe", "shop/orders")',
+            advice='Specify topics by one of them, as .option("subscribe", "shop/orders")',
         )
     for option in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if option.lower() in given:
@@ -124,7 +124,7 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Kafka's clients: the URL's, and those given as kafka.*."""
     if "url" in given and "path" in given:
-        raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Give one of them")
+        raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Set one of them")
     url = (given.get("url") or given["path"]).strip()
     return java_settings(split_url(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
 

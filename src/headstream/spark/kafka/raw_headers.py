@@ -2,12 +2,13 @@
 
     the record has                                                     Python gets
     hs.kinds, the mark of another tool's convention, or invalid keys   all its headers
-    raw headers only                                                   the last value of each declared BINARY column; of others,
-                                                                       which are null then, whether there is one, for a warning
+    raw headers only                                                   the last value of each declared BINARY column; for other
+                                                                       columns, which are null, whether the header exists, for a
+                                                                       warning
 
 A list of headers is copied into Arrow and decoded there, which takes longer than reading the record; a value is only copied.
-A record whose headers possibly have kinds goes to Python whole, so the values are those that the kernels
-produce from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
+Python gets complete records if their headers can have kinds, so the values equal the values that the kernels produce
+from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
 
 Each expression is a separate column below the Arrow function, whose arguments Spark would otherwise evaluate again wherever they
 occur. Expressions above the function use its result alone: Spark's optimizer loses a column of structs that is used both
@@ -67,9 +68,9 @@ class RawHeaders:
         return frame.withColumn(_IS_DECODED, sf.lit(True) if self._fail_on_mismatch else self._find_typed())
 
     def _last_value(self, name: str) -> Column:
-        """Return the value of the last header of a name; null if there is none.
+        """Return the value of the last header of a name; null without such a header.
 
-        It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+        It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
         """
         from pyspark.sql import functions as sf
 
@@ -77,7 +78,7 @@ class RawHeaders:
         return sf.get(sf.col("headers"), (sf.size(sf.col("headers")) - from_end).cast("int"))["value"]
 
     def _find_typed(self) -> Column:
-        """Return whether a record possibly has headers of other kinds than raw and null, or invalid ones."""
+        """Return whether a record possibly has headers of kinds other than raw and null, or invalid headers."""
         from pyspark.sql import functions as sf
 
         keys = self._keys
@@ -89,13 +90,13 @@ class RawHeaders:
         return sf.coalesce(reduce(or_, reasons), sf.lit(False))
 
     def decoded_lists(self) -> Column:
-        """Return the headers of each record that Python decodes, none of other records; see above."""
+        """Return the headers of each record that Python decodes, and no headers for other records; see above."""
         from pyspark.sql import functions as sf
 
         return replace_null_lists(sf.when(self._is_decoded, sf.col("headers")), KAFKA_HEADERS)
 
     def raw_values(self) -> list[Column]:
-        """Return for each declared column the value of its last header; of columns other than BINARY whether there is one."""
+        """Return for each declared column the value of its last header; for other columns than BINARY, whether it exists."""
         pairs = zip(self._wanted, self._values, strict=True)
         return [value if column.type == "binary" else value.isNotNull() for column, value in pairs]
 

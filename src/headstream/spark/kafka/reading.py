@@ -102,9 +102,9 @@ def _own(name: str) -> Column:
 
 
 def _position(name: str) -> Column:
-    """Return the position of the first header of this name, from 1; 0 if there is none.
+    """Return the position of the first header of this name, from 1; 0 without such a header.
 
-    It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+    It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
     """
     from pyspark.sql import functions as sf
 
@@ -118,7 +118,7 @@ def _state() -> Column:
 
 
 def _is_in(states: frozenset[int]) -> Column:
-    """Return whether a record has one of these states; records without hs.state, the usual ones, are decided by that alone."""
+    """Return whether a record has one of these states; for records without hs.state, as usual, that alone decides."""
     wanted = _state().isin([state_name(code) for code in sorted(states)])
     return (_position(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
 

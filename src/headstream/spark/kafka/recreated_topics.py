@@ -57,16 +57,16 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             )
         if not before.is_read:
             _LOGGER.warning(
-                "topic %s is read again, which an earlier run did not read: if that run took messages of other topics, this one "
-                "is read from its beginning, and its messages come twice (checkpoint %s)",
+                "topic %s is read again after a run that did not read it: if that run read messages of other topics, this "
+                "topic is read from its beginning, and its messages are read twice (checkpoint %s)",
                 topic,
                 where,
             )
     for topic, before in known.items():
         if topic not in now and before.is_read:
             _LOGGER.warning(
-                "topic %s is no longer read: the checkpoint %s loses its offsets with the next micro-batch; if it is read again "
-                "later, it is from its beginning",
+                "topic %s is no longer read: the checkpoint %s drops its offsets with the next micro-batch; if the topic is "
+                "read again later, reading starts at its beginning",
                 topic,
                 where,
             )
@@ -75,7 +75,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
 
 
 def pattern_names(pattern: str, names: list[str]) -> list[str]:
-    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match none here."""
+    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match no topic here."""
     try:
         return [name for name in names if re.fullmatch(pattern, name)]
     except re.error:
@@ -115,7 +115,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
 def _find_known(
     frame: Any, checkpoint: str
 ) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
-    """Return the topics in a checkpoint, the present topics, and a function that stores others; None if there is none."""
+    """Return the topics in a checkpoint, the present topics, and a function that stores other topics; None if there is none."""
     sources = _sources(frame)
     if not sources:
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.errors import InvalidOptionError
 from headstream.spark.connection.catalog_tables import refuse_sql_tables, refuse_written_tables, refusing_table
 from headstream.spark.kafka.options import is_kafka_url
-from headstream.spark.workers.variables import settle_worker_variables
+from headstream.spark.workers.variables import set_worker_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
         if not is_kafka_url(options):
             spark: Any = getattr(self, "_spark", None)
             if hasattr(spark, "_jsparkSession"):  # Spark Connect's JVM is in another process
-                settle_worker_variables(spark)
+                set_worker_variables(spark)
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(

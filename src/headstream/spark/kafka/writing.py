@@ -16,7 +16,7 @@
 
 Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
 a header column have the same key, both are written, the column's last: the one that counts.
-Other columns are rejected by name, except for those that only a read message has (stream, offset, state, checksum,
+Other columns are rejected by name, except columns that only a read message has (stream, offset, state, checksum,
 headers_repeated), which are ignored: rows that were read can be written.
 """
 
@@ -70,14 +70,13 @@ def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFram
 def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> None:
     wanted = {name.lower() for name, _ in parsed.header_columns}
     if "payload" not in types:
-        raise InvalidOptionError("the rows have no column payload", advice="Name one so, as in SELECT value AS payload")
+        raise InvalidOptionError("the rows have no column payload", advice="Name a column payload, as in SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
         raise InvalidOptionError("no target topic: there is neither a column topic nor the option topic")
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(
-                f"the headstream format has no column {name!r}",
-                advice="Name it in the option headerColumns, or leave it out",
+                f"the headstream format has no column {name!r}", advice="Add it to the option headerColumns, or omit it"
             )
 
 

@@ -1,13 +1,13 @@
 """The JVM's jars, fetched by the Ivy that PySpark ships, and cached in a folder of this user.
 
     $XDG_CACHE_HOME/headstream/jars/        HEADSTREAM_JARS names another folder
-        spark-1f0c22d1/                     a set, named after its jars: another version never mixes with this one
+        spark-1f0c22d1/                     a set, named after its jars: another version never mixes with this version
             delta-spark_4.2_2.13-4.4.0.jar ...
             manifest.json                   the files and their sizes, written last
 
 A set is fetched into a temporary folder and renamed when it is complete, so a set under its name is complete, also
-if two processes fetch at once. A machine without access to the repository takes the jars by hand: copy
-them into a folder and name it in HEADSTREAM_JARS. Whatever their origin, each jar is compared with its digest
+if two processes fetch at once. A machine without access to the repository needs a copy of the jars: copy them into a
+folder and name it in HEADSTREAM_JARS. Regardless of their origin, each jar is compared with its digest
 in jar_digests.py before a JVM loads it.
 """
 
@@ -55,7 +55,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
 
     Raises:
         JarsError: a jar's digest differs from the one in jar_digests.py. In a folder created by `fetch` it is set aside, so
-            that the next `fetch` fetches it again; one that was copied there by hand stays.
+            that the next `fetch` fetches it again; a jar that the user copied there stays.
     """
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
@@ -71,11 +71,11 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
 def fetch(
     directory: Path | None = None, *, jar_set: JarSet = SPARK, on_progress: Callable[[int, int], None] | None = None
 ) -> list[Path]:
-    """Return the sorted paths of the jars of a set, fetching missing ones.
+    """Return the sorted paths of the jars of a set, fetching missing jars.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
-        on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
+        on_progress: Called while jars are fetched, with the number of complete jars and the bytes of all until then.
 
     Raises:
         JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
@@ -97,7 +97,7 @@ def fetch(
         raise JarsError(
             f"the jars of the set {jar_set.name} cannot be written: {error}",
             where=str(root),
-            advice="Name a writable folder in HEADSTREAM_JARS",
+            advice="Specify a writable folder in HEADSTREAM_JARS",
         ) from error
     found = find(jar_set, directory)
     if found is None:
@@ -118,16 +118,16 @@ def _check_digests(paths: list[Path], refused: Path | None) -> None:
         known = JAR_DIGESTS.get(path.name)
         if digest == known:
             continue
-        aside = None if refused is None else refused / f"{path.name}.refused"
-        if aside is not None:
-            path.replace(aside)
+        refused_path = None if refused is None else refused / f"{path.name}.refused"
+        if refused_path is not None:
+            path.replace(refused_path)
         raise JarsError(
             f"the jar {path.name} is not the one that this version was tested with: its SHA-256 is {digest}, "
             + (f"not {known}" if known else "and its expected digest is unknown"),
-            where=str(aside or path),
+            where=str(refused_path or path),
             advice=(
                 "Fetch it from the project's own repository and copy it there again"
-                if aside is None
+                if refused_path is None
                 else "Check its origin; it was set aside under this name, and `headstream jars` fetches another"
             ),
         )

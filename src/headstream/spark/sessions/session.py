@@ -67,7 +67,7 @@ def session(
     """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one if none is running.
 
     A session running in this process is returned, with those settings of `config` that can change at run time;
-    a warning of the logger headstream.spark names the others.
+    a warning of the logger headstream.spark names the other settings.
 
     Args:
         app_name: Its name in Spark; by default that of spark-submit, else `headstream`.
@@ -128,7 +128,7 @@ def session(
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings to start a session with: our defaults where no other is given, and the caller's settings.
+    """Return the settings to start a session with: the caller's settings, and our defaults for all others.
 
     Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
     """
@@ -142,7 +142,7 @@ def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: M
 
 
 def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
-    """Change the settings of a running session that can change, and warn of the others."""
+    """Change the settings of a running session that can change, and warn of the other settings."""
     for key, value in settings.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
@@ -152,7 +152,7 @@ def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session created elsewhere what session() sets up: Kafka URLs in `format("headstream")`, SQL functions.
+    """Add the settings of session() to a session created elsewhere: Kafka URLs in `format("headstream")`, SQL functions.
 
     Args:
         spark: A session, also one of Spark Connect.
@@ -223,13 +223,13 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
 
 
 def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
-    """Return the jars of some sets that the JVM lacks, fetched if they are not here, and that of Delta's commits to S3."""
+    """Return the jars of some sets that the JVM lacks, fetched if missing, and the jar of Delta's commits to S3."""
     found = [path for jar_set in lacking_sets(sets) for path in fetch(jar_set=jar_set)]
     return [*found, LOG_STORE_JAR] if SPARK in sets and S3 in sets else found
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return those sets of which the JVM of spark-submit, if there is one, lacks a jar (`--jars`); all if there is none."""
+    """Return the sets of which the JVM of spark-submit, if any, lacks a jar (`--jars`); all if there is none."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -277,7 +277,7 @@ def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _count_cores(master: str) -> int:
-    """Return how many tasks run at once if the master is this machine, else 0."""
+    """Return the number of tasks that run at once if the master is this machine, else 0."""
     match = _LOCAL_MASTER.fullmatch(master.strip())
     if match is None:
         return 0

@@ -66,7 +66,7 @@ def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
         raise MissingExtraError(f"{error.name} is not installed", advice=_INSTALL) from None
     if not pyspark.__version__.startswith(tuple(f"{version}." for version in versions)):
         raise MissingExtraError(
-            f"PySpark {pyspark.__version__} is installed, and {' or '.join(versions)} is needed",
+            f"PySpark {pyspark.__version__} is installed, but {' or '.join(versions)} is required",
             where=pyspark.__file__,
             advice=_INSTALL,
         )

@@ -5,7 +5,7 @@
 
     ... the row's columns | topic STRING, where there is no such column | reason STRING
 
-A reader of a batch's good rows in the log finds its bad ones here. A job that crashes between the two leaves bad rows of
+A reader of a batch's good rows in the log finds its bad rows here. A job that crashes between the two leaves bad rows of
 a batch that is repeated; its files then replace these, so that each bad row is stored once.
 """
 

@@ -78,7 +78,7 @@ class HeaderSource:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """The columns of each part of a message, named as in the DataFrame, None where there is none.
+    """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
         topic: The topic's; None if all rows have one.
@@ -113,7 +113,7 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
             raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Make it {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"no column payload among {', '.join(types) or 'none'}", advice="Name one payload, with AS")
+        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError("no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic')
     unknown = [name for name in types if name not in found.values() and name not in taken]
@@ -143,7 +143,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     own = [name for name in names if name.lower() in _READ_ONLY_COLUMNS]
     what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
     return InvalidOptionError(
-        f"columns that cannot be written: {what}",
+        f"these columns cannot be written: {what}",
         advice=f'For headers use .option("headerColumns", "{", ".join(names)}"); else .drop({drops})',
     )
 

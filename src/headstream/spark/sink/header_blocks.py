@@ -46,7 +46,7 @@ def _members(entries: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -> None:
-    """Add a column of headers, null for empty ones. HeaderError: a key or value is null, or does not fit its kind."""
+    """Add a column of headers, null for empty headers. HeaderError: a key or value is null, or does not fit its kind."""
     if shape == "binary":
         builder.add_blocks(varied(headers))
     elif shape == "array":
@@ -68,12 +68,12 @@ def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
     plain = HeaderKind.STRING if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) else HeaderKind.RAW
     kinds = _kind_codes(members["kind"], keys) if "kind" in members else pa.repeat(pa.scalar(int(plain), pa.uint8()), len(keys))
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Leave it out")
+        raise HeaderError("a header, or its key, is null", advice="Omit it")
     if values.null_count:
         missing = pc.and_(pc.is_null(values), pc.not_equal(kinds, pa.scalar(int(HeaderKind.NULL), pa.uint8())))
         if pc.any(missing).as_py():
             key = keys[pc.index(missing, True).as_py()].as_py()
-            raise HeaderError(f"the value of header {key!r} is null", advice="Leave it out, or give it the kind null")
+            raise HeaderError(f"the value of header {key!r} is null", advice="Omit it, or set its kind to null")
     _add_lists(builder, headers, keys, kinds, values)
 
 

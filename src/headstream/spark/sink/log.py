@@ -56,7 +56,7 @@ class SinkLog(Protocol):
         """Append the staged batches, atomically; repeated calls do nothing."""
 
     def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:
-        """Remove the staged batches, and return whether they were removed: submitted ones stay."""
+        """Remove the staged batches, and return whether they were removed: submitted batches stay."""
 
 
 def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
@@ -70,7 +70,7 @@ def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySink:
-    """A log in a directory that every executor sees; see SinkLog."""
+    """A log in a directory that all executors can access; see SinkLog."""
 
     directory: str
 
@@ -104,7 +104,7 @@ class DirectorySink:
         return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
-        """Return a writer of a task's staged part: its own file."""
+        """Return a writer of a task's staged part, which is a separate file."""
         return StagedWriter(self.directory, OsFiles(), writer, epoch, name)
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:

@@ -5,7 +5,7 @@ topic            shop/orders: topic of all rows; without it the column `topic` h
 headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
 badRowsPath      /var/lib/shop-bad: directory of rejected rows, as Parquet files; without it they fail the job
 commitTimeout    60s (default): how long another process that has the log's lock can take to append the commit
-txnAppId         and txnVersion, batch only: a write with the same two is done once, as in Delta (for foreachBatch)
+txnAppId         and txnVersion, batch only: a write with the same two values has an effect once, as in Delta (for foreachBatch)
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _path(text: str | None) -> str | None:
     parts = urlsplit(text)
     path = unquote(parts.path) if parts.scheme == "file" else text
     if parts.scheme not in ("", "file") or not path.startswith("/"):
-        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Give an absolute path, or file:// and one")
+        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Set an absolute path, or a file:// URL")
     return path.rstrip("/") or "/"
 
 
@@ -138,6 +138,6 @@ def _transaction(app: str | None, version: str | None) -> tuple[str, int] | None
     if not app or version is None or not version.strip().isdecimal() or len(app) > _MAX_WRITER:
         raise InvalidOptionError(
             f"txnAppId={app} and txnVersion={version} do not name a transaction",
-            advice=f"Give both: a name of 1 to {_MAX_WRITER} characters, and an ascending number, as foreachBatch's batch id",
+            advice=f"Set both: a name of 1 to {_MAX_WRITER} characters, and an ascending number such as foreachBatch's batch id",
         )
     return app, int(version)

@@ -3,7 +3,7 @@
     RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
                 -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
 
-Rejected rows are found by bisection: a batch is packed whole, and split only if it fails.
+Rejected rows are found by bisection: a batch is packed completely, and split only if that fails.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Packer:
         limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
         if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
             raise LimitError(
-                f"a payload of more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
+                f"the payload has more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
             )
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
-            raise InvalidInputError("a message without a key in a compacted topic", advice="Give each row a key")
+            raise InvalidInputError("a message of a compacted topic has no key", advice="Set a key for each row")
         blocks = self._blocks(batch)
         sent = pack(
             payload.offsets,
@@ -167,9 +167,9 @@ def _ids(column: pa.Array) -> bytearray | memoryview:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = parse_ids(ids.offsets, ids.data, ids.validity)
         if isinstance(found, int):
-            raise InvalidInputError(f"column id has {column[found].as_py()!r}", advice="Give a UUID of 36 characters, or null")
+            raise InvalidInputError(f"column id has {column[found].as_py()!r}", advice="Pass a UUID of 36 characters, or null")
         return found
     lengths = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["min"] not in (None, 16) or lengths["max"] not in (None, 16):
-        raise InvalidInputError("column id has values that are not 16 bytes", advice="Give the 16 bytes of a UUID, or null")
+        raise InvalidInputError("column id has values that are not 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
     return memoryview(pc.fill_null(column, bytes(16)).cast(pa.binary(16)).buffers()[1])[: 16 * len(column)]

@@ -60,7 +60,7 @@ class ServerSink:
         return _ServerPart(self.address, writer, epoch, name)
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:
-        """Commit the staged batches on the server; the response can take `timeout_s` longer than others."""
+        """Commit the staged batches on the server; the response can take `timeout_s` longer than other responses."""
         found = self.read_identity()
         if found != manifest.identity:
             raise LogError(

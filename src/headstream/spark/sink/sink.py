@@ -5,7 +5,7 @@
     driver     commit: a manifest of the successful tasks' parts (log.py, server_sink.py); abort: they are removed
 
 Atomic and idempotent: a stream's batch is identified by its query's id and its number, which Spark passes to every task and
-stores in the checkpoint; the log remembers the last one of each query, so that a repeated batch, with its rows in any order,
+stores in the checkpoint; the log records the last batch of each query, so that a repeated batch, with its rows in any order,
 has no effect. A batch write has a generated id, or the one of txnAppId and txnVersion.
 """
 

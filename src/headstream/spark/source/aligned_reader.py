@@ -5,7 +5,7 @@ behind. The query's offsets contain the time with the topics' identities; a reru
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
-It is that of the newest message known before the ends of the partitions were read: messages appended later are not older. If
+It is the time of the newest message known before the ends of the partitions were read: messages appended later are not older. If
 the messages exceed a micro-batch's limits, it is the latest time up to which all partitions fit. If the first messages
 share one time and exceed the limits, the batch ends at the limits, and the time is theirs.
 """
@@ -135,12 +135,12 @@ def find_end(
     ends_at: Callable[[int], dict[TopicPartition, int]],
     fullness: Callable[[Mapping[TopicPartition, int]], float],
 ) -> tuple[int, dict[TopicPartition, int]]:
-    """Return the latest time found up to which all partitions fit into a micro-batch, and where they end then.
+    """Return the latest time found up to which all partitions fit into a micro-batch, and their ends for it.
 
     Args:
         low_us: A time before which everything is read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
-        ends_at: A time -> where each partition ends that is read up to it.
+        ends_at: A time -> the end of each partition that is read up to it.
         fullness: Such ends -> their share of the limits: they fit up to 1, those at `high_us` up to 1.05.
     """
     end = ends_at(high_us)

@@ -3,7 +3,7 @@
 startingOffsets               earliest | latest | {"shop/orders": {"1": 23, "2": -2}}       -2 earliest, -1 latest
 startingTimestamp             1690000000000: the first message of that time or later, everywhere; milliseconds since 1970 UTC
 startingOffsetsByTimestamp    {"shop/orders": {"1": 1690000000000, "2": 1690000000000}}
-startingOffsetsByTimestampStrategy    error | latest: what the two above do in a partition without such a message
+startingOffsetsByTimestampStrategy    error | latest: the behaviour of these two in a partition without such a message
 endingOffsets, endingTimestamp, endingOffsetsByTimestamp    the same; the read ends before the message found, and at the
                               partition's end if there is none
 """
@@ -69,7 +69,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
-                f"{_STRATEGY} needs a time to start from", advice="Give startingTimestamp or startingOffsetsByTimestamp"
+                f"{_STRATEGY} needs a time to start from", advice="Set startingTimestamp or startingOffsetsByTimestamp"
             )
         return _parse_offsets(option, given.get(option.lower(), "earliest"), subscription)
     return _parse_times(option, given[option.lower()], subscription, or_latest=strategy == "latest")
@@ -92,7 +92,7 @@ def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
 def _one_of(given: Mapping[str, str], options: tuple[str, ...]) -> str:
     given_names = [option for option in options if option.lower() in given]
     if len(given_names) > 1:
-        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} contradict each other", advice="Give one of them")
+        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} contradict each other", advice="Set one of them")
     return given_names[0] if given_names else options[0]
 
 
@@ -146,7 +146,7 @@ def resolve(
         find: Returns the first offset of a partition of a time (microseconds) or later, or its end.
 
     Raises:
-        InvalidOptionError: the option omits a partition, names a missing one, or has a time without a later message.
+        InvalidOptionError: the option omits a partition, names a missing partition, or has a time without a later message.
     """
     if isinstance(bound.at, str):
         is_first = bound.at == "earliest"

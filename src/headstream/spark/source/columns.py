@@ -90,7 +90,7 @@ class Assembler:
         """Header column -> the first of the messages assembled last whose header does not fit, so that it is null."""
 
     def assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns]:
-        """Return the rows of whole stored messages, back to back, and the decoded columns."""
+        """Return the rows of complete stored messages, back to back, and the decoded columns."""
         shape = self._shape
         columns = decode_columns(stored, headers=self._form, ids="id" in shape.columns)
         makers = self._makers

@@ -1,6 +1,6 @@
 """DirectoryView: the driver's view of an embedded log.
 
-It takes no lock and writes nothing, and sees what the log's writer, in any process, has committed.
+It takes no lock and writes nothing, and sees all commits of the log's writer, in any process.
 """
 
 from __future__ import annotations

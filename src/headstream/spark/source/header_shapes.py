@@ -91,7 +91,7 @@ def repeated_array(repeated: bytearray | None) -> pa.Array:
 
 
 def column_field(column: WantedHeader) -> pa.Field:
-    """Return the field of a header with its own column."""
+    """Return the field of a header that has a column."""
     return pa.field(column.name, pa.decimal128(column.digits, 0) if column.type == "decimal" else _TYPES[column.type])
 
 

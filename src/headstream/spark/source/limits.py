@@ -1,4 +1,4 @@
-"""Limits of a micro-batch: its maximum, and the minimum it waits for; pure, sizes come from callbacks.
+"""Limits of a micro-batch: its maximum, and the minimum it waits for; pure, callbacks return the sizes.
 
 maxOffsetsPerTrigger   offsets, over all partitions, each in proportion to its pending offsets
 maxBytesPerTrigger     stored bytes, likewise; cut at the end of a send, so that a batch can exceed it by one send
@@ -36,7 +36,7 @@ class Sizes(Protocol):
     """The sizes of a log, for admit_bytes()."""
 
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has."""
+        """Return the approximate number of stored bytes of a partition's range."""
         ...
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
@@ -54,7 +54,7 @@ def is_held_back(waiting: int, limits: BatchLimits, since_us: int | None, now_us
     """Return whether a micro-batch waits for more offsets.
 
     Args:
-        since_us: When the last batch was admitted; None before the first one, which does not wait.
+        since_us: When the last batch was admitted; None before the first batch, which does not wait.
         now_us: The time now, by the same clock.
     """
     if limits.min_offsets is None or waiting >= limits.min_offsets or since_us is None:
@@ -71,8 +71,8 @@ def admit(
     the partitions take turns.
 
     Args:
-        start: Where each partition begins; one that is missing begins at 0.
-        latest: Where each partition ends now. One that ends before its start (its log has lost messages) goes back.
+        start: Where each partition begins; a missing partition begins at 0.
+        latest: Where each partition ends now. A range that ends before its start (its log has lost messages) is reversed.
         limit: Offsets, 1 or more; None is unlimited.
     """
     end = dict(latest)
@@ -101,12 +101,11 @@ def admit_bytes(
 ) -> dict[TopicPartition, int]:
     """Return the end of a micro-batch of about `limit` bytes, each partition in proportion to its pending offsets.
 
-    A batch ends with whole sends. Of the partitions whose share is too small for their first send, the next in turn
-    takes it all the same, and so do others while the limit allows; the turn changes with every batch, in a fair
-    order.
+    A batch ends with a complete send. Of the partitions whose share is too small for their first send, the next in turn
+    nevertheless takes it, as do further partitions within the limit; the turn changes with every batch, in a fair order.
 
     Args:
-        start: Where each partition begins; one that is missing begins at 0.
+        start: Where each partition begins; a missing partition begins at 0.
         latest: Where each partition ends now.
         limit: Stored bytes, 1 or more.
     """

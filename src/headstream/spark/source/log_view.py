@@ -1,6 +1,6 @@
 """LogView: the driver's view of a log: its partitions, and their present offsets.
 
-directory_view.py    of a log in a directory: it takes no lock, and sees what the log's writer has committed
+directory_view.py    of a log in a directory: it takes no lock, and sees all commits of the log's writer
 server_view.py       of a log behind a server
 """
 
@@ -61,7 +61,7 @@ class LogView(ABC):
         return [TopicPartition(topic.name, number) for number in numbers]
 
     def size_of(self, part: OffsetRange) -> int:
-        """Return about how many stored bytes a range has."""
+        """Return the approximate number of stored bytes of a range."""
         return self.size_between(part.topic_partition, part.from_offset, part.until_offset)
 
     @property
@@ -75,7 +75,7 @@ class LogView(ABC):
 
     @abstractmethod
     def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
-        """Return the first offset of a partition of this time or later, its end if there is none."""
+        """Return the first offset of a partition at this time or later; its end if there is no such offset."""
 
     @abstractmethod
     def last_time(self, partition: TopicPartition) -> int | None:
@@ -83,7 +83,7 @@ class LogView(ABC):
 
     @abstractmethod
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
-        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
+        """Return the approximate number of stored bytes of a partition's range; 0 if the index is damaged."""
 
     @abstractmethod
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
@@ -107,6 +107,6 @@ def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotF
 
 
 def advise(names: Iterable[str]) -> str:
-    """Return the advice to create a topic or stream, or to use an existing one."""
+    """Return the advice to create a topic or stream, or to use an existing name."""
     known = sorted(names)
     return f"Create it first, or use an existing one: {', '.join(known[:10])}" if known else "Create it first"

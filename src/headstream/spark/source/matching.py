@@ -16,7 +16,7 @@ class Matching(NamedTuple):
 
     Args:
         next_offset: The offset up to which the range is examined; None: that after the last of these messages.
-        failed_count: How many of the examined messages the filter could not be applied to.
+        failed_count: The number of examined messages that the filter could not be applied to.
     """
 
     stored: memoryview
@@ -32,7 +32,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
         where: The filter; None: all match.
 
     Raises:
-        HeaderError: the filter cannot be applied to a message, and this is an error. Those before it have been yielded.
+        HeaderError: the filter cannot be applied to a message, and this is an error. The messages before it have been yielded.
     """
     for chunk in chunks:
         if where is None:

@@ -79,7 +79,7 @@ class RowShape:
 
     Args:
         columns: Which of COLUMN_NAMES, in this order.
-        header_columns: Headers with their own column, after the others.
+        header_columns: Headers that have a column, after the other columns.
         fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
     """
 
@@ -94,7 +94,7 @@ class SourceOptions:
     """Validated options of a read.
 
     Args:
-        states: Codes of the states that are read, or None for all.
+        states: Codes of the states to read, or None for all.
         given: The names of the options that were given, lower-case.
     """
 
@@ -173,7 +173,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
     mismatch = given.get("headermismatch", "null").strip().lower()
     if "headercolumns" not in given:
         if "headermismatch" in given:
-            raise InvalidOptionError("headerMismatch needs headerColumns, which is not given")
+            raise InvalidOptionError("headerMismatch requires headerColumns, which is missing")
         return RowShape(columns, headers)
     if mismatch not in ("null", "fail"):
         raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")
@@ -230,7 +230,7 @@ def _filter(given: Mapping[str, str], states: frozenset[int] | None) -> Filter |
         raise InvalidOptionError(f"onFilterError={policy} is invalid", advice=f"Use {', '.join(_FILTER_POLICIES)}")
     if "where" not in given:
         if "onfiltererror" in given:
-            raise InvalidOptionError("onFilterError is for where, which is not given")
+            raise InvalidOptionError("onFilterError requires where, which is missing")
         return None
     try:
         return check_states(parse_filter(given["where"], _FILTER_POLICIES[policy]), states)
@@ -243,7 +243,7 @@ def _limits(given: Mapping[str, str]) -> BatchLimits:
     if least is not None and most is not None and least > most:
         raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
     if least is None and "maxtriggerdelay" in given:
-        raise InvalidOptionError("maxTriggerDelay is for minOffsetsPerTrigger, which is not given")
+        raise InvalidOptionError("maxTriggerDelay requires minOffsetsPerTrigger, which is missing")
     size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes, as 500m or 2g")
     delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration, as 90s or 15m")
     return BatchLimits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)

@@ -68,7 +68,7 @@ def _warn_of_loss(wanted: OffsetRange, count: int, there: str) -> None:
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Return the rows of one of plan_partitions(); empty for an empty one."""
+    """Return the rows of a partition of plan_partitions(); empty for an empty partition."""
     freeze_objects()
     task = partition.value
     return iter(()) if task is None else read_task(task)

@@ -83,7 +83,7 @@ class ReadableLog(Protocol):
         """Check that it is the log that a read was planned for.
 
         Raises:
-            LogError: it is another one, or missing.
+            LogError: it is another log, or missing.
         """
 
     def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
@@ -155,7 +155,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
 
 def _read_identity(path: str) -> object:
-    """Return the identity in the marker at a path, or None if there is none."""
+    """Return the identity in the marker at a path; None if there is none."""
     file = OsReadFiles().open_read(path)
     if file is None:
         return None
@@ -237,7 +237,7 @@ class _PartReader:
         self._offset = self._part.range.until_offset
 
     def _count_failed(self, where: Filter, count: int) -> None:
-        """Count messages that the filter cannot be applied to; warn of the first ones."""
+        """Count messages to which the filter cannot be applied; warn of the first messages."""
         if not self._failed_count:
             _LOGGER.warning(
                 "%s, before offset %d: some messages are %s because the filter cannot be applied to them: %s",

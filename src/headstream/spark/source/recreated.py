@@ -25,7 +25,7 @@ _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
-    """Let the topics of a log that was created again, or that were created again in it, begin at their first message."""
+    """Make topics begin at their first message if they, or their log, were created again."""
     newest = max(_numbers(checkpoint / "offsets"), default=None)
     if newest is None:
         return
@@ -88,7 +88,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
 
 def _warn_of_recreated(topics: Collection[str]) -> None:
     _LOGGER.warning(
-        "topics that were created again are read from their beginning, as was accepted; the rest of the checkpoint stays: %s",
+        "recreated topics are read from their beginning, as accepted; the rest of the checkpoint is unchanged: %s",
         ", ".join(sorted(topics)),
     )
 

@@ -86,13 +86,13 @@ class ServerFollower:
         self.first_offset = partitions[number - 1].first_offset
 
     def next_readable(self, offset: int) -> int:
-        """Return the given offset: the next fetch shows whether it is readable."""
+        """Return the given offset: the next fetch shows whether its message exists."""
         return offset
 
     def read_matching(
         self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
     ) -> Iterator[Matching]:
-        """Yield the messages of a range that match a filter, in order; see Follower. The next ones are fetched meanwhile."""
+        """Yield the messages of a range that match a filter, in order; see Follower. The next messages are fetched meanwhile."""
         if where is None:
             return match_chunks(self._read(from_offset, until_offset), None)
         return self._read_filtered(from_offset, until_offset, where, states)
@@ -116,7 +116,7 @@ class ServerFollower:
             if error.status != Status.INVALID_COMMAND:
                 raise
             _LOGGER.warning(
-                "%s, offset %d: the server is older than filters: it sends all messages, and this executor applies %s",
+                "%s, offset %d: the server does not support filters: it sends all messages, and this executor applies %s",
                 self._part.range.topic_partition,
                 offset,
                 where.text,
@@ -135,7 +135,7 @@ class ServerFollower:
                 yield _until(chunk, offset, until_offset)
 
     def _polls(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> Iterator[Polled]:
-        """Yield polls up to the end of a range; the next one is under way meanwhile."""
+        """Yield polls up to the end of a range; the next poll is in flight meanwhile."""
         partition = self._part.range.partition
         asked: PolledAhead | None = None
         try:
@@ -167,9 +167,9 @@ class ServerFollower:
         self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(
-                f"offsets {offset} to {until_offset} were requested, {self.first_offset} to {polled.end_offset} exist",
+                f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older ones have been dropped by retention or deletion, later ones were never written",
+                advice="Older messages have been dropped by retention or deletion, later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:
@@ -193,7 +193,7 @@ class ServerFollower:
 def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryview:
     """Return the messages of a poll that are before an offset.
 
-    With gaps from compaction it returns as many messages as were requested, some of them beyond the range.
+    With gaps from compaction, it returns the requested number of messages, some of them beyond the range.
     """
     return stored if next_offset <= until_offset else stored[: find_offset(stored, until_offset)]
 

@@ -153,7 +153,7 @@ class HeadstreamReader(DataSourceReader):
                 if offset < start[partition] and options.ending.at != "latest":
                     raise InvalidOptionError(
                         f"{options.ending.option} ends {partition} at {offset}, before it begins at {start[partition]}",
-                        advice="What is read goes from startingOffsets to before endingOffsets",
+                        advice="A read begins at startingOffsets and ends before endingOffsets",
                     )
             tasks = plan_partitions(options, view, start, end)
         finally:

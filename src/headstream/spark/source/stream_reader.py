@@ -51,7 +51,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return SourceOffsets(positions, view.offsets.log, view.offsets.topics).encode()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end: the query ends when it has read up to there."""
+        """Record the present end: the query ends when it has read up to it."""
         self._target = self._refresh().offsets.positions
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -131,7 +131,7 @@ class UnlimitedStreamReader(HeadstreamStreamReader):
     """Reads a stream in Spark 4.0 and 4.1, each micro-batch up to the log's end."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Return the log's end; these versions do not say where the micro-batch begins."""
+        """Return the log's end; these versions do not state where the micro-batch begins."""
         return self.reportLatestOffset()
 
 

@@ -1,7 +1,7 @@
 """Subscription: the topics and partitions to read, from one of three options.
 
 subscribe          shop/orders,shop/returns
-subscribePattern   shop/.*                                      a regular expression (Python's) for the whole of stream/topic
+subscribePattern   shop/.*                                      a regular expression (Python's) for the entire stream/topic
 assign             {"shop/orders": [1, 2], "shop/returns": [1]}
 """
 
@@ -25,7 +25,7 @@ class Subscription:
     """The topics and partitions to read.
 
     Args:
-        pattern: A regular expression for the whole name of a topic, or None.
+        pattern: A regular expression for the full name of a topic, or None.
         partitions: The partitions of each topic that are read, with `assign`; None is all.
     """
 
@@ -51,11 +51,11 @@ def parse_subscription(given: Mapping[str, str]) -> Subscription:
     """Return the topics and partitions to read; exactly one of the three options is given."""
     given_names = [option for option in _OPTIONS if option.lower() in given]
     if len(given_names) > 1:
-        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Give one of them")
+        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Set one of them")
     if not given_names:
         raise InvalidOptionError(
             "the option subscribe is missing",
-            advice='Name one topic or several, as .option("subscribe", "shop/orders"); or give subscribePattern or assign',
+            advice='Specify one topic or several, as .option("subscribe", "shop/orders"); or set subscribePattern or assign',
         )
     text = given[given_names[0].lower()]
     if given_names[0] == "subscribe":
@@ -86,7 +86,7 @@ def _parse_pattern(text: str) -> Subscription:
     except re.error as error:
         raise InvalidOptionError(
             f"subscribePattern={text} is not a regular expression: {error}",
-            advice="It is matched with the whole of stream/topic, as shop/.*",
+            advice="It must match the entire stream/topic, for example shop/.*",
         ) from None
     return Subscription("subscribePattern", None, pattern=text)
 

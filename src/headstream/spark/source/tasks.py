@@ -28,7 +28,7 @@ def plan_ranges(
     is_read: Callable[[TopicPartition], bool] = lambda partition: True,
     on_loss: Callable[[OffsetRange, int, str], None] = lambda wanted, count, there: None,
 ) -> list[OffsetRange]:
-    """Return the ranges that lie between two offsets, in order, without empty ones.
+    """Return the ranges that lie between two offsets, in order, without empty ranges.
 
     A partition that is not in `start` begins at 0: it was created while the query ran, and is unread.
 
@@ -36,7 +36,7 @@ def plan_ranges(
         end: Where each partition ends; only these are read.
         available: Offsets that each partition holds now.
         is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
-        on_loss: Called with a range of which offsets are skipped, their number, and what exists.
+        on_loss: Called with a range of which offsets are skipped, their number, and the existing range.
 
     Raises:
         OffsetOutOfRangeError: offsets are missing, and that is an error.
@@ -60,8 +60,8 @@ def plan_ranges(
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} were to be read, {there}",
                 where=str(partition),
-                advice="Older ones were dropped by retention or DeleteRecords, later ones were never written or are lost; "
-                "failOnDataLoss=false reads the existing ones",
+                advice="Older records were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
+                "failOnDataLoss=false reads the existing records",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:
@@ -76,7 +76,7 @@ def plan_tasks(
     min_partitions: int | None = None,
     size_of: Callable[[OffsetRange], int] = lambda part: 0,
 ) -> list[Task]:
-    """Return the tasks: big ranges are split, small ones combined.
+    """Return the tasks: big ranges are split, small ranges combined.
 
     Args:
         min_partitions: Minimum number of tasks, as far as there are offsets for them; None chooses the fewest that perform well.
@@ -115,12 +115,12 @@ def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
 def _coalesce(pieces: Iterable[tuple[OffsetRange, int]], size: int) -> list[Task]:
     """Yield neighbours combined up to a cost of `size`."""
     tasks: list[list[OffsetRange]] = []
-    room = 0
+    spare = 0
     for piece, cost in pieces:
-        if tasks and cost <= room:
+        if tasks and cost <= spare:
             tasks[-1].append(piece)
-            room -= cost
+            spare -= cost
         else:
             tasks.append([piece])
-            room = size - cost
+            spare = size - cost
     return [tuple(task) for task in tasks]

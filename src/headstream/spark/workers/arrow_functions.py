@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def has_arrow_functions() -> bool:
-    """Return whether this version of PySpark has such functions; 4.0 has none."""
+    """Return whether this version of PySpark has such functions, unlike 4.0."""
     from pyspark.sql.pandas import functions
 
     return hasattr(functions, "arrow_udf")

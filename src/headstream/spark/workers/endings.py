@@ -1,12 +1,12 @@
-"""Spark's Python workers exit silently when their JVM has closed their socket, which is regular.
+"""Spark's Python workers exit silently when their JVM has closed their socket, as it does regularly.
 
 The JVM closes the sockets of workers that were idle for a minute, of all workers when a session ends, of a task
 that has enough rows (`show()`, `limit()`, a stopped query), and of a stream that is stopped during its
-planning. PySpark's worker takes that for a failure of its own, reports it to the closed socket, and prints the traceback of the
+planning. PySpark's worker takes that for its own failure, reports it to the closed socket, and prints the traceback of the
 resulting BrokenPipeError: over Unix sockets each time, over TCP sometimes.
 
-The daemon that forks the workers of tasks is a setting (daemon.py). The one that forks those which look up data
-sources, plan reads and writes, and commit is always PySpark's own; but our code runs in its children, and there it
+The daemon that forks the workers of tasks is a setting (daemon.py). The daemon that forks the workers which look up data
+sources, plan reads and writes, and commit is always PySpark's; but our code runs in its children, and there it
 can replace the function that the daemon runs for a worker's next work.
 """
 

@@ -1,8 +1,8 @@
 """Excludes the imported modules of Spark's Python workers from garbage collections.
 
-PySpark collects garbage in full after each piece of work, a task, the planning of a write or its commit, before the worker
-takes the next one. That traverses all of pandas, pyarrow and PySpark, for tens of milliseconds: longer than
-a small micro-batch. None of it is ever garbage, so it is traversed once.
+PySpark collects garbage in full after each piece of work, a task, the planning of a write or its commit, before the worker takes
+the next piece. That traverses all of pandas, pyarrow and PySpark, for tens of milliseconds: longer than
+a small micro-batch. None of it ever becomes garbage, so it is traversed once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The environment variables of a data source's Python workers, set before concurrently starting queries race for them.
 
 Spark stores them in one map per data source and JVM, for all sessions. Each starting stream puts its variables into
-that map, without a lock, while others can be serializing the map into their tasks. Two that add a name for the first time at
-the same moment leave the map with a wrong size, and from then on every query over the source fails with "Task not
+that map, without a lock, while other streams can be serializing the map into their tasks. Two threads that add a name for the
+first time at the same moment leave the map with a wrong size, and from then on every query over the source fails with "Task not
 serializable" or "Task serialization failed: Illegal size of collection". With the names already in it they are only
 replaced by equal values, which is harmless.
 """
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _lock: Final = threading.Lock()
 
 
-def settle_worker_variables(spark: SparkSession) -> None:
-    """Put into the map of `headstream` what Spark puts there when a stream starts; existing entries stay."""
+def set_worker_variables(spark: SparkSession) -> None:
+    """Put the entries into the map of `headstream` that Spark puts there when a stream starts; existing entries stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):

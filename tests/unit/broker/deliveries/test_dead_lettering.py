@@ -126,6 +126,7 @@ def survive_all(order: str, begin: int, step: int, *, has_power_failed: bool) ->
     assert killed_in > 60  # the operations of the whole way
 
 
+@pytest.mark.every_combination
 @pytest.mark.parametrize("has_power_failed", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize(("begin", "order"), [(1, "partition"), (3, "key"), (5, "skip")])
 def test_a_message_has_one_dead_letter_when_the_process_ends_at_an_operation(

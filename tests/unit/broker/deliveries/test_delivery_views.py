@@ -40,8 +40,8 @@ def peer(server: Server) -> Peer:
 
 def lease(peer: Peer, token: int, count: int, worker: str = "host-1", attempts: int = 3) -> None:
     member = peer.ask(EnterGroup(*AT, "workers", 60_000, True)).member_id
-    lent = LeaseMessages(*AT, "workers", member, token, count, 30 * SECOND, {}, worker, RetryOrder.SKIP, attempts, "shop/dead")
-    peer.ask(lent)
+    leased = LeaseMessages(*AT, "workers", member, token, count, 30 * SECOND, {}, worker, RetryOrder.SKIP, attempts, "shop/dead")
+    peer.ask(leased)
 
 
 def say(peer: Peer, step: LeaseStep, token: int, begin: int, until: int | None = None, **options: Any) -> None:

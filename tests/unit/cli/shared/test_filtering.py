@@ -79,7 +79,7 @@ def test_explain_shows_how_a_filter_is_evaluated_instead_of_messages(command: st
     [
         (("poll", "shop/orders", "--where", "attempt >="), "a value after >= is expected, not the end"),
         (("poll", "shop/orders", "--explain"), "--explain requires --where"),
-        (("poll", "shop/orders", "--where", "_state = 'poisoned'"), "only available messages are asked for"),
+        (("poll", "shop/orders", "--where", "_state = 'poisoned'"), "only available messages are requested"),
         (("poll", "shop/orders", "--last", "3", "--where", "even"), "the newest messages cannot be filtered"),
         (("tail", "shop/orders", "--last", "3", "--where", "even"), "--last excludes --where"),
     ],

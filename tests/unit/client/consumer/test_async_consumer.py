@@ -47,18 +47,33 @@ def test_a_consumer_that_waits_gets_what_comes() -> None:
     run(body)
 
 
-def test_a_cancelled_wait_takes_no_message_with_it() -> None:
+@pytest.mark.parametrize("mode", ["ordered", "shared"])
+@pytest.mark.parametrize("is_working", [True, False])
+def test_a_run_after_a_cancelled_one_gets_the_message_whose_handler_was_cancelled_or_the_next_one(
+    mode: str, is_working: bool
+) -> None:
     async def body(log: AsyncClient) -> None:
-        async with log.consumer("shop/orders", group="g") as consumer:
-            for _ in range(3):
-                waiting = asyncio.create_task(anext(consumer))
-                await asyncio.sleep(0.01)
-                waiting.cancel()
+        await send(log, b"a", b"b")
+        received: list[tuple[bytes | None, int]] = []
+        has_ended = asyncio.Event()
+
+        async def handle(message: hs.ReceivedMessage) -> None:
+            received.append((message.payload, message.attempt))
+            if message.payload == (b"a" if is_working else b"b"):
+                has_ended.set()
+                await asyncio.Event().wait() if is_working or len(received) > 2 else None
+
+        options: dict[str, Any] = {"group": "g", "mode": mode, "on_error": hs.Retry(attempts=None)}
+        async with log.consumer("shop/orders", **options) as consumer:
+            for _ in range(2):
+                has_ended.clear()
+                running = asyncio.create_task(consumer.run(handle))
+                await has_ended.wait()
+                running.cancel()
                 with pytest.raises(asyncio.CancelledError):
-                    await waiting
-            await send(log, b"first")
-            assert (await anext(consumer)).offset == 0
-        assert await log.offsets("shop/orders", "g") == {1: 1}
+                    await running
+                await send(log, b"b")
+        assert received == ([(b"a", 1)] * 2 if is_working else [(b"a", 1), (b"b", 1), (b"b", 1)])
 
     run(body)
 

@@ -114,7 +114,7 @@ def test_a_seek_is_committable_when_it_is_settled_or_released() -> None:
     fetching.seek(1, 50)
     fetching.feed(Polled(1, 100, 60, 0, ()), [])  # stepped over
     assert fetching.committable() == {}
-    fetching.settle_seeks()
+    fetching.apply_seeks()
     assert fetching.committable() == {1: 60}
     fetching.seek(2, 7)
     fetching.seek(2, 8)

@@ -16,7 +16,7 @@ from headstream.log.log import Log
 def test_a_running_pattern_consumer_and_listings_go_on_when_a_topic_is_deleted_between_its_listing_and_its_reading(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics_consumer, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topics_consumer, "_CHECK_EVERY_S", 0.0)
     reading = Log.reading
     deleted: list[str] = []
 

@@ -20,7 +20,7 @@ def test_a_message_whose_send_was_cancelled_while_it_awaited_room_is_not_sent(mo
     store = Messages.append
 
     def hold(*arguments: Any, **options: Any) -> Appended:
-        is_open.wait(10)
+        is_open.wait(60)
         return store(*arguments, **options)
 
     monkeypatch.setattr(Messages, "append", hold)
@@ -55,7 +55,7 @@ def test_a_cancelled_flush_ends_and_what_becomes_of_its_messages_is_told_by_the_
     store = Messages.append
 
     def hold(*arguments: Any, **options: Any) -> Appended:
-        is_open.wait(10)
+        is_open.wait(60)
         if fails:
             raise hs.StorageError("no room")
         return store(*arguments, **options)

@@ -127,7 +127,7 @@ def test_send_waits_while_the_buffer_is_full(gated: Gated) -> None:
         assert len(progress) == 2
         assert producer.is_full
         gated.gate.is_open.set()
-        thread.join(10)
+        thread.join(60)
         assert len(progress) == 20
     assert len(gated.stored()) == 20
 
@@ -189,7 +189,7 @@ def test_an_interrupted_flush_loses_nothing(gated: Gated, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_settled", interrupt)
+        patch.setattr(producer, "_wait_until_done", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
         with pytest.raises(KeyboardInterrupt):
@@ -208,7 +208,7 @@ def test_an_interrupted_close_of_the_log_loses_nothing(gated: Gated, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_settled", interrupt)
+        patch.setattr(producer, "_wait_until_done", interrupt)
         with pytest.raises(KeyboardInterrupt):
             gated.log.close()
     gated.gate.is_open.set()

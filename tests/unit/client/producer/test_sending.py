@@ -164,11 +164,11 @@ def test_is_settled_up_to_what_was_there_at_a_flush() -> None:
     core.add(b"b", 0, None, 2, 0)
     last = core.close_all()
     core.add(b"c", 0, None, 1, 0)
-    assert not core.is_settled(last)
+    assert not core.is_done(last)
     assert len(take_all(core, 0)) == 2
-    assert core.is_settled(last)
+    assert core.is_done(last)
     assert core.pending_count == 1
-    assert core.is_settled(0)
+    assert core.is_done(0)
 
 
 @settings(max_examples=200)

@@ -11,7 +11,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError
 
 
 def test_a_filter_is_bounded() -> None:
-    with pytest.raises(InvalidInputError, match="at most 2048 bytes, this one 2049"):
+    with pytest.raises(InvalidInputError, match="at most 2048 bytes, not 2049"):
         parse_filter("a" * 2049)
 
 

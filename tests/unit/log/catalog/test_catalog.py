@@ -188,9 +188,10 @@ def test_look_finds_what_is_committed_when_a_transaction_is_under_way(tmp_path: 
     add(writer, "shop", "orders")
     with ThreadPoolExecutor(1) as other, writer.transaction():
         writer.insert_stream("mad", 6)
-        found = other.submit(writer.look, "SELECT name FROM streams", since=1).result(10)  # before the transaction ends
+        # The rows are read before the transaction ends.
+        found = other.submit(writer.select_committed, "SELECT name FROM streams", since=1).result(60)
         assert found == [("shop",)]
-    assert writer.look("SELECT name FROM streams ORDER BY name", since=1) == [("mad",), ("shop",)]
+    assert writer.select_committed("SELECT name FROM streams ORDER BY name", since=1) == [("mad",), ("shop",)]
     with pytest.raises(StorageError):
-        writer.look("DELETE FROM streams", since=1)
+        writer.select_committed("DELETE FROM streams", since=1)
     writer.close()

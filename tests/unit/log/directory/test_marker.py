@@ -32,13 +32,13 @@ def test_read_marker_is_none_when_no_log_has_been_made_yet(tmp_path: Path, names
 
 def test_read_marker_refuses_a_directory_with_other_things_in_it(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"")
-    with pytest.raises(NotALogError, match=rf"holds 'photo\.jpg' and no headstream\.json \({tmp_path}\)\. Name a directory"):
+    with pytest.raises(NotALogError, match=rf"holds 'photo\.jpg' and no headstream\.json \({tmp_path}\)\. Specify a directory"):
         read_marker(str(tmp_path), OsFiles())
 
 
 def test_read_marker_refuses_a_newer_format(tmp_path: Path) -> None:
     write_marker(str(tmp_path), OsFiles(), Marker(2, "x", 0))
-    with pytest.raises(LogVersionError, match="has format 2, this Headstream reads 1"):
+    with pytest.raises(LogVersionError, match="has format 2, but this Headstream reads 1"):
         read_marker(str(tmp_path), OsFiles())
 
 

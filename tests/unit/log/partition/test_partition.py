@@ -82,7 +82,7 @@ def test_timestamps_never_decrease_though_the_clock_goes_back(place: tuple[Files
         (batch(b"ok") + sent(b"x", header("too-big", 1, b"v" * 256)), LimitError, "too-big"),
         (batch(b"ok") + sent(b""), LimitError, "payload"),
         (batch(b"ok")[:-1], DecodeError, "cut short"),
-        (b"", InvalidInputError, "without a message"),
+        (b"", InvalidInputError, "contains no message"),
         (bytes(MAX_BATCH_BYTES + 1), LimitError, f"a batch of {MAX_BATCH_BYTES + 1} bytes"),
     ],
 )

@@ -321,5 +321,5 @@ def test_a_log_closes_everything_and_then_says_that_a_sync_failed(tmp_path: Path
     assert {name: topic.fsync.value for name, topic in again.snapshot()["shop"].topics.items()} == {
         p.value: p.value for p in Fsync
     }
-    assert again.append(again.snapshot()["shop"].topics["interval"], 1, batch(b"y"), 0, SEED) == 1
+    assert again.append(again.snapshot()["shop"].topics["interval"], 1, batch(b"y"), 0, SEED).offset == 1
     again.close()

@@ -332,14 +332,14 @@ def other_thread_inside(module: ModuleType, end: Any, act: Callable[[], object])
     def interrupted(descriptor: int, data: memoryview, size: int, position: int) -> bool:
         if next(writes) == 2:
             other.start()
-            assert is_past.wait(10)
+            assert is_past.wait(60)
         return bool(write_at(descriptor, data, size, position))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "write_at", interrupted)
         patch.setattr(end, "_guard", NotedLock(getattr(end, "_guard", threading.Lock()), other, is_past), raising=False)
         yield
-        other.join(10)
+        other.join(60)
     assert not failures
     assert not other.is_alive()
 

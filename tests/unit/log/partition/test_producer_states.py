@@ -59,9 +59,9 @@ def test_the_newest_five_batches_are_known_and_older_ones_are_refused(files: Mem
         append(partition, (7, 0, sequence))
     for again in (partition, opened(files)):
         assert [append(again, (7, 0, sequence)).offset for sequence in range(15, 20)] == [15, 16, 17, 18, 19]
-        with pytest.raises(SequenceError, match="begins with sequence 14, 20 is expected"):
+        with pytest.raises(SequenceError, match="begins with sequence 14, but 20 is expected"):
             append(again, (7, 0, 14))
-        with pytest.raises(SequenceError, match="begins with sequence 21, 20 is expected"):
+        with pytest.raises(SequenceError, match="begins with sequence 21, but 20 is expected"):
             append(again, (7, 0, 21))
     assert opened(files).end_offset == 20
 
@@ -118,7 +118,7 @@ class Stopping(OsFiles):
         class Counted:
             def write_at(self, data: Any, position: int) -> None:
                 if not files.writes_left:
-                    raise DiskFullError("no room")
+                    raise DiskFullError("no slot")
                 files.writes_left -= 1
                 file.write_at(data, position)
 

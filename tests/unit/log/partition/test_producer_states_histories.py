@@ -166,7 +166,7 @@ def topic_of(log: Log) -> TopicRecord:
 
 def append(log: Log, partition: int, sequence: int, *payloads: bytes) -> Appended:
     sent = encode_sent([Message(payload=payload) for payload in payloads])
-    return log.append_numbered(topic_of(log), partition, sent, 5, SEED, BatchNumber(7, 0, sequence))
+    return log.append(topic_of(log), partition, sent, 5, SEED, BatchNumber(7, 0, sequence))
 
 
 def test_copy_of_a_log_knows_the_batches_that_it_has_and_takes_the_others(log: Log, tmp_path: Path) -> None:

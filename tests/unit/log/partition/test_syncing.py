@@ -22,7 +22,7 @@ class Gathering(threading.Condition):
     def wait(self, timeout: float | None = None) -> bool:
         assert len(self.waits) < 5, "it waits for others again and again"
         self.has_begun.set()
-        self.waits.append(not self._is_quiet and super().wait(10))
+        self.waits.append(not self._is_quiet and super().wait(60))
         return self.waits[-1]
 
 
@@ -53,7 +53,7 @@ def test_group_commit_waits_for_as_many_senders_as_there_were_and_for_nobody_onc
 
     def sync_while_another_writes() -> int:
         second.start()
-        assert arrived.wait(10)
+        assert arrived.wait(60)
         inner()
         return 1
 
@@ -67,7 +67,7 @@ def test_group_commit_waits_for_as_many_senders_as_there_were_and_for_nobody_onc
     group._sync = sync_while_another_writes
     group.wait(1)
     group._sync = inner
-    assert gathering.has_begun.wait(10)
+    assert gathering.has_begun.wait(60)
     group.wait(3)  # it arrives while the second one gathers, whose sync then includes it
     second.join()
     assert synced[1:] == [3]
@@ -99,12 +99,12 @@ def test_interval_syncer_goes_on_after_one_has_failed_and_ends_when_there_is_not
     thread = syncer._thread
     assert thread is not None
     syncer.add(done.set)
-    assert done.wait(10)
-    thread.join(10)
+    assert done.wait(60)
+    thread.join(60)
     assert not thread.is_alive()
     done.clear()
     syncer.add(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
     syncer.close()
     last = syncer._thread
     syncer.add(done.set)

@@ -192,7 +192,7 @@ def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_p
         log.append(topic, 1, batch(b"z"), 5, SEED)
     files.is_full = False
     update_topic(log, topic, name=name)
-    assert log.append(topic, 1, batch(b"z"), 5, SEED) == 3
+    assert log.append(topic, 1, batch(b"z"), 5, SEED).offset == 3
     log.close()
     expected = {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
     assert contents(tmp_path) == {(of.replace("orders", name), number): rows for (of, number), rows in expected.items()}

@@ -58,7 +58,7 @@ def test_the_process_that_has_the_lock_appends_what_another_commits(tmp_path: Pa
         commit_staged(str(tmp_path), manifest, 20)
         assert contents(tmp_path) == {**BOTH, (ORDERS, 2): [b"first", b"c"]}
         assert is_swept(tmp_path)
-        out, _ = holder.communicate(b"\n\n", timeout=20)
+        out, _ = holder.communicate(b"\n\n", timeout=120)
         assert out == b"done\n"
     assert contents(tmp_path)[ORDERS, 2] == [b"first", b"c", b"last"]
 
@@ -70,8 +70,8 @@ def test_commit_answers_when_the_other_process_has_cleared_away_too(tmp_path: Pa
     with hold(script + HOLDER, tmp_path.as_uri()) as holder:
         commit_staged(str(tmp_path), manifest, 20)
         assert is_swept(tmp_path)
-        assert (holder.wait(20) == 1) if dies else (holder.poll() is None)
-        holder.communicate(None if dies else b"\n\n", timeout=20)
+        assert (holder.wait(60) == 1) if dies else (holder.poll() is None)
+        holder.communicate(None if dies else b"\n\n", timeout=120)
     assert contents(tmp_path)[ORDERS, 1] == BOTH[ORDERS, 1]
 
 
@@ -82,7 +82,7 @@ def test_commit_is_withdrawn_when_the_process_that_has_the_lock_does_not_append_
             commit_staged(str(tmp_path), manifest, 0.05)
         assert contents(tmp_path) == {}
         assert not is_committed(str(tmp_path), "query", 7)
-        holder.communicate(b"\n", timeout=20)
+        holder.communicate(b"\n", timeout=120)
     commit_staged(str(tmp_path), manifest, 20)
     assert is_committed(str(tmp_path), "query", 7)
     assert contents(tmp_path) == BOTH
@@ -96,7 +96,7 @@ def test_commit_is_taken_over_when_the_process_that_has_the_lock_ends(tmp_path: 
         def sleep(seconds: float) -> None:
             looks.append(seconds)
             if len(looks) == 3:
-                holder.communicate(b"\n", timeout=20)
+                holder.communicate(b"\n", timeout=120)
 
         commit_staged(str(tmp_path), manifest, 60, sleep=sleep)
     assert len(looks) >= 3

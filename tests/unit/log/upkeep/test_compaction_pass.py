@@ -164,7 +164,7 @@ def test_a_reader_goes_on_while_passes_come_and_go() -> None:
             compact(files, segment_bytes=rng.choice([500, 2000]))
         assert found == sorted(set(found))
         assert {each.offset for each in what_stays(sent, 0)} <= set(found)
-        with pytest.raises(OffsetOutOfRangeError, match=r"the message at offset \d+ is gone"):
+        with pytest.raises(OffsetOutOfRangeError, match=r"the message at offset \d+ no longer exists"):
             follower.position_of(next(each.offset for each in sent if each not in what_stays(sent, 0)))
 
 

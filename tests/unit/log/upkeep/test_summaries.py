@@ -345,15 +345,19 @@ def check(files: FaultyFiles, directory: str) -> None:
     assert not [what for what in damage(files, directory) if "not part of a log" in what]
 
 
-@pytest.mark.parametrize("cuts_power", [False, True], ids=["killed", "power cut"])
-def test_a_kill_at_any_operation_loses_nothing_and_hides_nothing(tmp_path: Path, cuts_power: bool) -> None:
-    killed_in = 1
+@pytest.mark.parametrize(
+    ("cuts_power", "killed_in", "step"),
+    [(False, 1, 2), (True, 4, 2), *(pytest.param(cuts, 1, 1, marks=pytest.mark.nightly) for cuts in (False, True))],
+)
+def test_a_kill_at_any_operation_loses_nothing_and_hides_nothing(
+    tmp_path: Path, cuts_power: bool, killed_in: int, step: int
+) -> None:
     while True:
         root = tmp_path / str(killed_in)
         root.mkdir()
         if not run_killed(root, killed_in, cuts_power=cuts_power):
             break
-        killed_in += 7 if killed_in > 60 else 3
+        killed_in += step * (7 if killed_in > 60 else 3)
     assert killed_in > 100
 
 

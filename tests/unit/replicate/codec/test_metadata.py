@@ -111,13 +111,16 @@ def test_decode_metadata_orders_columns_by_ordinal() -> None:
         ({"schemaId": None}, "schemaId"),
         ({"schemaId": 5}, "schemaId"),
         ({"lineage": None}, "lineage is NoneType"),
-        ({"lineage": {"schema": "s"}}, "table is None"),
+        ({"lineage": {"schema": "s"}}, "table of the metadata message is None"),
         ({"lineage": {"schema": "s", "table": ""}}, "names no table"),
         ({"tableStructure": []}, "tableStructure is list"),
         ({"tableStructure": {}}, "tableColumns is NoneType"),
         ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' is int"),
-        ({"tableStructure": {"tableColumns": {"a": {"type": "INT4"}}}}, "ordinal is None"),
-        ({"tableStructure": {"tableColumns": {"a": {"ordinal": True, "type": "INT4"}}}}, "ordinal is True"),
+        ({"tableStructure": {"tableColumns": {"a": {"type": "INT4"}}}}, "ordinal of the metadata message is None"),
+        (
+            {"tableStructure": {"tableColumns": {"a": {"ordinal": True, "type": "INT4"}}}},
+            "ordinal of the metadata message is True",
+        ),
         ({"tableStructure": {"tableColumns": {"a": {"ordinal": 0, "type": "INT4"}}}}, "'a' has the ordinal 0"),
         (
             {"tableStructure": {"tableColumns": {"a": {"ordinal": 1, "type": "INT4"}, "b": {"ordinal": 1, "type": "INT4"}}}},
@@ -134,14 +137,14 @@ def test_decode_metadata_names_what_is_missing_or_wrong(changes: Any, what: str)
 
 def test_decode_metadata_refuses_an_avro_message_whose_data_schema_does_not_parse() -> None:
     broken = dataclasses.replace(METADATA, data_schema='{"type": "recor')
-    with pytest.raises(SchemaError, match="an Avro schema that is not JSON"):
+    with pytest.raises(SchemaError, match="the Avro schema is not JSON"):
         decode_metadata(decode_envelope(metadata_message(broken)))
 
 
 def test_decode_metadata_refuses_what_is_no_metadata_message() -> None:
     with pytest.raises(SchemaError, match="type DT"):
         decode_metadata(Envelope("DT", {}, form="json"))
-    with pytest.raises(SchemaError, match="without its messageSchema"):
+    with pytest.raises(SchemaError, match="has no messageSchema"):
         decode_metadata(Envelope("MD", b"", None, "ID", None))
     with pytest.raises(SchemaError, match="not JSON"):
         decode_metadata(Envelope("MD", b"", None, "ID", "{"))

@@ -69,7 +69,7 @@ def fill(schema_store: SchemaStore, messages: list[SourceMessage]) -> None:
         *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big"))),
     ],
 )
-@pytest.mark.parametrize(("rows", "transactions"), [(10, 30), pytest.param(40, 150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("rows", "transactions"), [(5, 12), pytest.param(40, 150, marks=pytest.mark.nightly)])
 def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
     tmp_path: Path, partial: bool, order: Any, rows: int, transactions: int
 ) -> None:
@@ -173,9 +173,7 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
     assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
 
 
-def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(
-    tmp_path: Path,
-) -> None:
+def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(tmp_path: Path) -> None:
     table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
     schema = json.loads(table.data_schema)
     values = []

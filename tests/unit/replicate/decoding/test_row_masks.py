@@ -14,7 +14,7 @@ from headstream.replicate.codec import ColumnMetadata, Envelope, encode_envelope
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
 from headstream.replicate.decoding.mask_orders import MaskOrders
-from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.row_masks import resolve_masks
 from headstream.replicate.schemas.schemas import table_schema
 from tests.support.replicate.replicate_messages import make_decoder, make_table, raw_messages, reasons_of, rows_of
 
@@ -51,7 +51,7 @@ def test_settle_masks_looks_at_no_values_when_every_mask_is_the_same_in_both_ord
     masks = pa.array([mask, mask, None], pa.binary())
     orders = MaskOrders(tmp_path)
     sequences = pa.array(["1", "2", "3"])
-    found = settle_masks(
+    found = resolve_masks(
         schema, masks, masks, values=compute_nothing, differences=compute_nothing, sequences=sequences, orders=orders
     )
     assert (found.faults, found.findings, orders.find(schema.metadata.lineage)) == ({}, {}, None)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headstream.replicate.engines import key_index
-from headstream.replicate.engines.key_index import KeyIndex, SoughtKeys, find_rows
+from headstream.replicate.engines.key_index import KeyIndex, SearchedKeys, find_rows
 
 KINDS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
     "number": (pa.int64(), lambda n: n * (-1) ** n << 40),
@@ -43,31 +43,34 @@ def keys_of(numbers: list[int | None], columns: tuple[str, ...]) -> pa.Table:
 
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("columns", [*((name,) for name in KINDS if name != "flag"), ("small", "text"), ("date", "decimal")])
-def test_find_rows_finds_each_row_with_a_sought_key(tmp_path: Path, columns: tuple[str, ...], index: bool) -> None:
+def test_find_rows_finds_each_row_with_a_sought_key(
+    tmp_path: Path, columns: tuple[str, ...], index: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(len(columns))
-    for number in range(10):
+    for number in range(20):
+        monkeypatch.setattr(key_index, "_LEAST_FILTERED", 1 if number < 10 else 256)
         stored: list[int | None] = rng.sample(
             [*range(49)] * 2, rng.choice([0, 5, 80])
         )  # a deleted row and a live one share a key
         stored += [None] * (number % 2)
-        sought: list[int | None] = rng.sample(range(49), rng.choice([0, 3, 49]))
-        sought += [None] * (number % 3 == 0)
+        searched: list[int | None] = rng.sample(range(49), rng.choice([0, 3, 49]))
+        searched += [None] * (number % 3 == 0)
         known = KeyIndex(tmp_path if index else None, "table", 1 << 20)
         keys = keys_of(stored, columns)
         built = known.build(f"file {number}", keys)
         read = KeyIndex(tmp_path, "table", 1 << 20).find(f"file {number}", len(stored), keys.column_names)
         assert (read is not None) == index
-        places = {key: place for place, key in enumerate(sought) if key is not None}
+        places = {key: place for place, key in enumerate(searched) if key is not None}
         expected = [(place, places[key]) for place, key in enumerate(stored) if key in places]
         for file in (built, *([read] if read is not None else [])):
-            positions, rows = find_rows(file, SoughtKeys(keys_of(sought, columns)))
+            positions, rows = find_rows(file, SearchedKeys(keys_of(searched, columns)))
             assert list(zip(positions.tolist(), rows.tolist(), strict=True)) == expected
 
 
 def test_find_rows_compares_the_keys_themselves_when_hashes_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_numbers", lambda keys: np.full(keys.num_rows, 7, np.uint64))
     keys = KeyIndex(tmp_path, "table", 1 << 20).build("file", keys_of([3, 1, 2], ("text",)))
-    positions, rows = find_rows(keys, SoughtKeys(keys_of([9, 2, 3], ("text",))))
+    positions, rows = find_rows(keys, SearchedKeys(keys_of([9, 2, 3], ("text",))))
     assert (positions.tolist(), rows.tolist()) == ([0, 2], [2, 1])
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog
@@ -45,6 +47,27 @@ def make_rows(first: int, count: int) -> pa.Table:
 def write(path: Path, rows: pa.Table, **options: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_deltalake(path, rows, mode="append", **options)
+
+
+def commit_mapped(path: Path, version: int, names: dict[int, str], partition: int = 0) -> None:
+    """Commit columns of a table with column mapping, by their ids, and a file of one row."""
+    (path / "_delta_log").mkdir(parents=True, exist_ok=True)
+    key, columns = "delta.columnMapping", [number for number in names if number != partition]
+    fields = [
+        {"name": name, "type": "long", "nullable": True, "metadata": {f"{key}.id": number, f"{key}.physicalName": f"p{number}"}}
+        for number, name in names.items()
+    ]
+    settings = {f"{key}.mode": "name", f"{key}.maxColumnId": "9"}
+    metadata = {"id": "1", "format": {"provider": "parquet", "options": {}}, "createdTime": 1, "configuration": settings}
+    metadata |= {"partitionColumns": [names[partition]] if partition else []}
+    metadata |= {"schemaString": json.dumps({"type": "struct", "fields": fields})}
+    file = path / f"{version}.parquet"
+    pq.write_table(pa.table({f"p{number}": [version] for number in columns}), file)
+    add = {"path": file.name, "size": file.stat().st_size, "modificationTime": 0, "dataChange": True}
+    add |= {"partitionValues": {f"p{partition}": str(version)} if partition else {}, "stats": json.dumps({"numRecords": 1})}
+    actions: list[dict[str, Any]] = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}] if version == 0 else []
+    actions += [{"metaData": metadata}, {"add": add}]
+    (path / f"_delta_log/{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
 def loaded(catalog: Catalog) -> Table:
@@ -110,22 +133,43 @@ def test_sync_commits_columns_of_every_change_with_its_rows(catalog: Catalog, pa
 def test_sync_takes_the_schema_up_again_that_the_table_had_before_when_a_column_has_its_old_name(
     catalog: Catalog, path: Path
 ) -> None:
-    log = path / "_delta_log"
-    log.mkdir(parents=True)
     for number, name in enumerate(("a", "b", "a", "c")):
-        details = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "p"}
-        column = {"name": name, "type": "long", "nullable": True, "metadata": details}
-        actions: list[dict[str, Any]] = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}] if number == 0 else []
-        metadata: dict[str, Any] = {"id": "1", "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
-        metadata |= {"schemaString": json.dumps({"type": "struct", "fields": [column]}), "createdTime": 1}
-        mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
-        actions.append({"metaData": metadata | {"configuration": mapping}})
-        (log / f"{number:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+        commit_mapped(path, number, {1: name})
         make_mirror(catalog, path).sync()
         assert [field.name for field in loaded(catalog).schema().fields] == [name]
     table = loaded(catalog)
     assert [schema.schema_id for schema in table.metadata.schemas] == [0, 1, 2]
     assert [snapshot.schema_id for snapshot in table.metadata.snapshots] == [0, 1, 0, 2]
+
+
+def test_sync_commits_rows_of_partitions_whose_column_has_any_id_and_another_name_later(catalog: Catalog, path: Path) -> None:
+    for number, names in enumerate(({3: "a", 7: "größe"}, {3: "a", 7: "b"}, {7: "b", 8: "größe"})):
+        commit_mapped(path, number, names, partition=7)
+        make_mirror(catalog, path).sync()
+        table = loaded(catalog)
+        assert iceberg_rows(table) == delta_rows(path)
+        assert [(field.source_id, field.name) for field in table.spec().fields] == [(7, "gr_xF6_xDFe")], "DuckDB needs ASCII"
+
+
+def test_sync_commits_the_files_of_a_restored_backup_that_has_reached_the_version_again(catalog: Catalog, path: Path) -> None:
+    write(path, make_rows(0, 9))
+    make_mirror(catalog, path).sync()
+    backup = shutil.copytree(path / "_delta_log", path.parent / "backup")
+    write(path, make_rows(9, 9))
+    mirror = make_mirror(catalog, path)
+    mirror.sync()
+    shutil.rmtree(path / "_delta_log")
+    shutil.copytree(backup, path / "_delta_log")
+    with pytest.raises(ReplicateError, match="has Delta version 1, and the Delta table ends at 0"):
+        make_mirror(catalog, path).sync()
+    write(path, make_rows(9, 9))
+    assert make_mirror(catalog, path).sync() == 1
+    assert iceberg_rows(loaded(catalog)) == delta_rows(path)
+    assert make_mirror(catalog, path).check().is_equal
+    shutil.rmtree(path / "_delta_log")
+    write(path, make_rows(0, 1))
+    with pytest.raises(ReplicateError, match="is not made from the Delta table at"):  # a mirror that knows the former log
+        mirror.sync()
 
 
 def test_sync_refuses_a_column_without_an_equivalent(catalog: Catalog, path: Path) -> None:

@@ -18,7 +18,7 @@ from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.status import read_status
 from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
-from tests.property.test_replicate_delivery import Crashes
+from tests.campaigns.test_replicate_delivery import Crashes
 from tests.support.crashes import CrashError
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table

@@ -6,7 +6,6 @@ import io
 import json
 import ssl
 import threading
-import time
 import uuid
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -92,9 +91,7 @@ def test_a_payload_cannot_claim_more_than_its_bytes_hold(server: Server) -> None
     nulls = {"type": "array", "items": "null"}
     server.schemas[3] = json.dumps(nulls)
     many = b"\xfe\xff\xff\xff\xff\xff\xff\x7f"  # some 10^14 nulls in eight bytes
-    began = time.monotonic()
     assert "than its bytes can hold" in AvroPayloads(RegistrySettings(url=server.url)).explain(framed(3)[:5] + many)["fault"]
-    assert time.monotonic() - began < 5
 
 
 def test_a_registry_that_does_not_answer_is_asked_once_in_a_while(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_metadata_with_a_type_or_schema_of_no_use_is_broken_and_still_explained(
     assert "'BFILE'" in explained["fault"]
     assert explained["columns"][-1]["table_type"] is None
     explained = explain(metadata_message(TableMetadata("B", LINEAGE, COLUMNS, "{")))
-    assert "an Avro schema that is not JSON" in explained["fault"]
+    assert "the Avro schema is not JSON" in explained["fault"]
     assert (explained["type"], explained["schema_id"]) == ("MD", "B")
 
 
@@ -84,7 +84,7 @@ def test_data_with_a_schema_of_its_own_needs_no_other() -> None:
 
 
 def test_data_in_avro_that_names_no_schema_is_broken() -> None:
-    assert "without a schema" in explain(data_message(METADATA, CHANGE, schema_id=None))["fault"]
+    assert "neither a schema nor a schema id" in explain(data_message(METADATA, CHANGE, schema_id=None))["fault"]
 
 
 def test_data_that_its_schema_does_not_fit_is_broken_at_a_byte() -> None:

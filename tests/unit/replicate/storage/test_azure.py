@@ -106,11 +106,7 @@ def test_azures_variables_that_the_clients_prefer_to_the_section_are_rejected(
     ],
 )
 def test_azures_client_logs_in_by_the_credentials_that_are_described(
-    monkeypatch: pytest.MonkeyPatch,
-    authorizations: tuple[str, list[str]],
-    settings: dict[str, str],
-    variable: str,
-    found: str,
+    monkeypatch: pytest.MonkeyPatch, authorizations: tuple[str, list[str]], settings: dict[str, str], variable: str, found: str
 ) -> None:
     monkeypatch.setenv(variable, "sv=2&sig=b" if "SAS" in variable else "b3RoZXI=")
     url, requests = authorizations
@@ -189,5 +185,5 @@ def test_hadoops_client_of_azure_reaches_an_emulator_over_the_blob_api() -> None
     encrypted = azure(endpoint="https://azure.example", account_key="k").access.hadoop_settings()
     assert encrypted["fs.azure.abfs.endpoint"] == "azure.example:443"
     assert "fs.abfss.impl" not in encrypted
-    with pytest.raises(InvalidOptionError, match="Spark takes no path in the endpoint"):
+    with pytest.raises(InvalidOptionError, match="Spark does not accept a path in the endpoint"):
         azure(endpoint="https://azure.example/blob").access.hadoop_settings()

@@ -6,7 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from headstream.errors import StorageError
 from headstream.replicate.storage.delta_log import LogSnapshot
@@ -54,6 +56,16 @@ def test_read_reads_the_parts_of_a_checkpoint(tmp_path: Path) -> None:
     for version in range(5):
         (log / f"{version:020d}.json").unlink()
     assert read(table).vector_names(0) == expected
+
+
+def test_advance_reads_another_table_that_was_made_in_the_directory(tmp_path: Path) -> None:
+    table = vector_table(tmp_path / "t", "vectors")
+    log = LogSnapshot.read(table)
+    assert not log.advance()
+    shutil.rmtree(table)
+    write_deltalake(table, pa.table({"id": [1]}))
+    assert log.advance()
+    assert (log.version, len(log.files), log.metadata["id"]) == (0, 1, LogSnapshot.read(table).metadata["id"])
 
 
 @pytest.mark.parametrize("version", [6, 7])

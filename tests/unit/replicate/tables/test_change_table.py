@@ -58,6 +58,7 @@ def test_change_table_has_all_of_each_change(tmp_path: Path) -> None:
     work.close()
 
 
+@pytest.mark.every_combination
 @pytest.mark.parametrize("method", ["merge", "append"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["crash", "failure"])

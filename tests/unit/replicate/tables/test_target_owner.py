@@ -75,7 +75,7 @@ def test_a_table_in_the_directory_of_one_that_an_older_headstream_made_is_refuse
     write_deltalake(str(tmp_path / "tables" / "kit"), pa.table({"id": [1]}))
     work = make_work(tmp_path, "one")
     work.send(metadata_message(inner), data_message(inner, make_change(1)))
-    assert "that of another table" in work.processor.health.failing["kit", "part"].reason
+    assert "the directory of another table" in work.processor.health.failing["kit", "part"].reason
     assert work.ledger.waiting().count == 1
     work.close()
 

@@ -164,6 +164,7 @@ STEPS = [(TableMemory, "keep"), (Scd1Table, "merge"), (Scd1Table, "end_load"), (
 STEPS += [(Tombstones, "record")]
 
 
+@pytest.mark.every_combination
 @pytest.mark.parametrize(("owner", "method"), STEPS, ids=lambda value: getattr(value, "__name__", str(value)))
 @pytest.mark.parametrize("call", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -76,7 +76,7 @@ def test_config_takes_variables_of_a_file_before_those_of_the_environment(
 
 def test_config_is_fresh_only_where_the_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidOptionError, match="Name it, as in --data DIR"):
+    with pytest.raises(InvalidOptionError, match="Specify it, as in --data DIR"):
         load_config(None, {}, is_fresh=True)
     assert load_config(None, {"IGGY_SYSTEM_PATH": "here"}, is_fresh=True).is_fresh
     assert not load_config(None, {}, {"system.path": "here"}).is_fresh
@@ -117,7 +117,7 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "it is not base64"),
         ('[http.cors]\nallow_credentials = true\nallowed_origins = ["*"]', "credentials are not allowed"),
         ('[message_saver]\nenabled = 3', "a value such as True"),
-        ('[system.runtime]\npath = "../elsewhere"', "a plain name"),
+        ('[system.runtime]\npath = "../elsewhere"', "the name of a directory"),
         ("[tcp", "not TOML"),
     ],
 )  # fmt: skip

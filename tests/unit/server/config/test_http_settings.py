@@ -14,9 +14,9 @@ from tests.unit.server.http.test_tokens import SECRET
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"secret": b"x" * 31}, "32 bytes or more"),
-        ({"secret": b"x" * 47, "algorithm": "HS384"}, "48 bytes or more"),
-        ({"secret": b"x" * 63, "algorithm": "HS512"}, "64 bytes or more"),
+        ({"secret": b"x" * 31}, "at least 32 bytes"),
+        ({"secret": b"x" * 47, "algorithm": "HS384"}, "at least 48 bytes"),
+        ({"secret": b"x" * 63, "algorithm": "HS512"}, "at least 64 bytes"),
         ({"secret": SECRET, "algorithm": "RS256"}, "RS256"),
         ({"secret": SECRET, "expiry_s": 0}, "expiry"),
         ({"secret": SECRET, "not_before_s": -1}, "expiry"),

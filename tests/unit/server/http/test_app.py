@@ -20,7 +20,7 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 def during(config: ServerConfig, work: Callable[[Address], Any]) -> Any:
-    """Run something while a server runs, and return what it returns."""
+    """Run something while a server runs, and return its result."""
 
     async def run() -> Any:
         async with ServerApp(config) as server:

@@ -59,8 +59,8 @@ def test_bytes_are_refused_by_name_when_they_are_no_request(http: Http) -> None:
         (ask(http, APPEND, path="/streams/s/topics/other/partitions/1/messages/append"), 400, b"another topic"),
         (ask(http, APPEND, path="/streams/s/topics/t/partitions/2/messages/append"), 400, b"another partition"),
         (ask(http, APPEND, body=b"\x01"), 400, b"bytes"),
-        (ask(http, APPEND, body=b""), 400, b"needed"),
-        (ask(http, APPEND, body=APPEND.encode() + bytes(50_000)), 413, b"50000 bytes at most"),
+        (ask(http, APPEND, body=b""), 400, b"required"),
+        (ask(http, APPEND, body=APPEND.encode() + bytes(50_000)), 413, b"at most 50000 bytes"),
         (ask(http, APPEND, path="/streams"), 415, b"application/json"),
     ):
         assert (answer.status, text in answer.body) == (status, True), answer

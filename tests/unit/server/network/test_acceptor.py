@@ -120,11 +120,11 @@ def test_acceptor_opens_a_connection_later_when_its_address_comes_too_fast(
     with serving(config_of(tcp=TcpSettings(max_connections=MOST)), make_loop) as running, running.peer() as user:
         acceptor, server = listener_of(running, "tcp"), running.server._tcp
         assert server is not None
-        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 3600.0)
+        monkeypatch.setattr(acceptor._admission.rates, "delay_s", lambda address, now_s: 3600.0)
         waiting = [running.peer(is_logged_in=False) for _ in range(MOST)]
         wait_for(lambda: acceptor.pending_count == MOST // 4 and waiting[MOST - 3].is_closed())
         assert len(server._connections) == 1
-        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 0.01)
+        monkeypatch.setattr(acceptor._admission.rates, "delay_s", lambda address, now_s: 0.01)
         with running.peer() as newcomer:
             assert newcomer.request(Code.PING) == user.request(Code.PING) == (0, b"")
 
@@ -134,7 +134,7 @@ def test_acceptor_refuses_a_connection_when_it_had_to_wait_for_too_long(
 ) -> None:
     with serving(config_of(), make_loop) as running, running.peer() as user:
         assert running.server._tcp is not None
-        monkeypatch.setattr(listener_of(running, "tcp")._admission.paces, "delay_s", lambda address, now_s: None)
+        monkeypatch.setattr(listener_of(running, "tcp")._admission.rates, "delay_s", lambda address, now_s: None)
         with running.peer(is_logged_in=False) as newcomer:
             assert newcomer.is_closed()
         assert user.request(Code.PING) == (0, b"")

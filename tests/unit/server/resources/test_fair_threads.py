@@ -31,16 +31,16 @@ def test_fair_threads_serve_the_second_client_second_when_the_first_has_asked_fo
     many = [threads.submit("busy", lambda: served.append("busy")) for _ in range(100)]
     one = threads.submit("quiet", lambda: served.append("quiet"))
     go.set()
-    assert first.result(10)
+    assert first.result(60)
     for future in (*many, one):
-        future.result(10)
+        future.result(60)
     assert served.index("quiet") == 1
 
 
 def test_fair_threads_hand_the_exception_on_when_a_function_raises_one(threads: FairThreads) -> None:
     with pytest.raises(ZeroDivisionError):
-        threads.submit(1, lambda: 1 // 0).result(10)
-    assert threads.submit(1, lambda: 5).result(10) == 5
+        threads.submit(1, lambda: 1 // 0).result(60)
+    assert threads.submit(1, lambda: 5).result(60) == 5
 
 
 def test_fair_threads_cancel_what_waits_when_they_are_closed() -> None:
@@ -49,18 +49,18 @@ def test_fair_threads_cancel_what_waits_when_they_are_closed() -> None:
 
     def work() -> bool:
         is_running.set()
-        return go.wait(10)
+        return go.wait(60)
 
     running = threads.submit(1, work)
-    assert is_running.wait(10)
+    assert is_running.wait(60)
     waiting = threads.submit(1, lambda: 5)
     closer = threading.Thread(target=threads.close)
     closer.start()
     with pytest.raises(CancelledError):
-        waiting.result(10)
+        waiting.result(60)
     go.set()
-    closer.join(10)
-    assert running.result(10)
+    closer.join(60)
+    assert running.result(60)
     assert threads.submit(1, lambda: 5).cancelled()
 
 
@@ -77,7 +77,7 @@ def test_server_answers_a_login_with_a_refusal_over_tcp_and_http_when_too_many_w
 
     def block() -> bool:
         is_running.set()
-        return go.wait(10)
+        return go.wait(60)
 
     config = config_of(http_address=Address("127.0.0.1", 0))
     with serving(config) as running, running.peer() as known, running.peer(is_logged_in=False) as peer:
@@ -85,7 +85,7 @@ def test_server_answers_a_login_with_a_refusal_over_tcp_and_http_when_too_many_w
         workers = running.server._tcp.workers
         try:
             held = [workers.submit(Code.LOGIN, block, "192.0.2.1")]
-            assert is_running.wait(10)
+            assert is_running.wait(60)
             held += [workers.submit(Code.LOGIN, lambda: True, f"192.0.2.{number}") for number in (2, 3)]
             assert peer.request(Code.LOGIN, Login("iggy", "iggy").encode())[0] == Status.DISCONNECTED
             assert known.request(Code.PING) == (0, b"")
@@ -95,5 +95,5 @@ def test_server_answers_a_login_with_a_refusal_over_tcp_and_http_when_too_many_w
             assert refused.value.http_status == 503
         finally:
             go.set()
-        assert all(each.result(10) for each in held)
+        assert all(each.result(60) for each in held)
         assert peer.request(Code.LOGIN, Login("iggy", "iggy").encode())[0] == 0

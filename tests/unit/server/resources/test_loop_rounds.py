@@ -115,7 +115,7 @@ def test_long_requests_of_many_connections_are_read_a_few_a_round_in_their_order
     async def check() -> None:
         rounds, read, read_until = LoopRounds(), list[int](), list[int]()
         for number in range(10):
-            rounds.call_with_room(read_bytes, partial(read.append, number))
+            rounds.call_with_capacity(read_bytes, partial(read.append, number))
         while len(read) < 10:
             await asyncio.sleep(0)
             read_until.append(len(read))
@@ -131,7 +131,7 @@ def test_polls_wait_for_a_round_in_which_less_was_read() -> None:
         round_ = Round()
         polls = round_.open()
         for _ in range(3):
-            round_.rounds.call_with_room(256 << 10, lambda: None)
+            round_.rounds.call_with_capacity(256 << 10, lambda: None)
         await asyncio.sleep(0)
         assert not polls.begin(Session.over_http("127.0.0.1"), is_alone=False)
         await asyncio.sleep(0)

@@ -94,7 +94,7 @@ def test_may_hold_allows_as_many_bytes_as_the_budget_has_and_none_more(
 def test_budget_says_how_much_of_it_is_taken() -> None:
     def told(held_bytes: int) -> tuple[int, bool, bool, bool]:
         budget = held(TOTAL, {1: held_bytes})
-        return budget.room_bytes, budget.is_in_use, budget.is_tight, budget.is_full
+        return budget.free_bytes, budget.is_in_use, budget.is_tight, budget.is_full
 
     assert told(2 * MIB) == (14 * MIB, False, False, False)
     assert told(2 * MIB + 1) == (14 * MIB - 1, True, False, False)

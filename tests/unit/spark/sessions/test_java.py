@@ -39,8 +39,8 @@ def test_find_java_looks_on_the_path_when_there_is_no_java_home(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        (MODULES.format("11.0.2"), 0, "needs Java 17 or newer, and this is Java 11"),
-        ("Unrecognized option: --list-modules\n", 1, "this one is older"),
+        (MODULES.format("11.0.2"), 0, "needs Java 17 or newer, but this is Java 11"),
+        ("Unrecognized option: --list-modules\n", 1, "this version is older"),
         ("java.base@17.0.1\n", 0, "lacks the module jdk.incubator.vector"),
     ],
 )
@@ -65,5 +65,5 @@ def test_find_java_says_what_to_install_when_there_is_none(
     assert main() == 1
     assert "Install a full Java 17" in capsys.readouterr().err
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match="JAVA_HOME holds no Java"):
+    with pytest.raises(JavaError, match="JAVA_HOME contains no Java"):
         find_java()

@@ -33,12 +33,12 @@ def test_versions_of_spark_are_refused_by_name(version: str, runs_source: bool, 
     from headstream.spark import session
 
     monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(MissingExtraError, match=rf"PySpark {re.escape(version)} is installed, and 4\.2 or 4\.3 is needed"):
+    with pytest.raises(MissingExtraError, match=rf"PySpark {re.escape(version)} is installed, but 4\.2 or 4\.3 is required"):
         session()
     if runs_source:
         assert find_pyspark(SOURCE_VERSIONS).name == "pyspark"
     else:
-        with pytest.raises(MissingExtraError, match=r"4\.0 or 4\.1 or 4\.2 or 4\.3 is needed"):
+        with pytest.raises(MissingExtraError, match=r"4\.0 or 4\.1 or 4\.2 or 4\.3 is required"):
             find_pyspark(SOURCE_VERSIONS)
 
 

@@ -87,8 +87,8 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(ur
     [
         ({"where": "n >="}, "where: the filter is invalid at character 5"),
         ({"where": "n = 1", "onFilterError": "raise"}, "onFilterError=raise is invalid"),
-        ({"onFilterError": "skip"}, "onFilterError is for where"),
-        ({"where": "_state = 'poisoned'"}, "only available messages are asked for"),
+        ({"onFilterError": "skip"}, "onFilterError requires where"),
+        ({"where": "_state = 'poisoned'"}, "only available messages are requested"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_an_error_before_the_read(options: dict[str, str], what: str) -> None:
@@ -176,7 +176,7 @@ def test_a_server_that_knows_no_filters_sends_everything_and_the_executor_applie
         log.set_state("shop/orders", 1, [20_001], "poisoned")
     with caplog.at_level(logging.WARNING, "headstream.spark"):
         assert read(plan(server.url, where="n BETWEEN 20000 AND 20002")) == [20_000, 20_002]
-    assert "shop/orders partition 1, offset 0: the server is older than filters" in caplog.text
+    assert "shop/orders partition 1, offset 0: the server does not support filters" in caplog.text
 
 
 def test_messages_that_are_gone_are_missed_although_none_of_them_matches(server: LocalServer) -> None:

@@ -116,7 +116,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "headers": "list"}, "headers=list"),
         ({**LEAST, "headerColumns": "a TIME"}, "a cannot be of type TIME"),
         ({**LEAST, "headerColumns": "Payload STRING"}, "names 'Payload', which is also a column of the source"),
-        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch needs headerColumns"),
+        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch requires headerColumns"),
         ({**LEAST, "headerColumns": "a INT", "headerMismatch": "drop"}, "headerMismatch=drop"),
         ({**LEAST, "states": "gone"}, "states: 'gone'"),
         ({**LEAST, "states": ","}, "names no state"),
@@ -124,11 +124,8 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger=many"),
         ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger=0 is not a number of bytes"),
         ({**LEAST, "maxBytesPerTrigger": "1 elephant"}, "maxBytesPerTrigger=1 elephant"),
-        ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay is for minOffsetsPerTrigger"),
-        (
-            {**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 x"},
-            "maxTriggerDelay=5 x is not a duration",
-        ),
+        ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay requires minOffsetsPerTrigger"),
+        ({**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 x"}, "maxTriggerDelay=5 x is not a duration"),
         ({**LEAST, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger=5 is more than"),
         ({**LEAST, "minPartitions": "-1"}, "minPartitions=-1"),
         ({**LEAST, "minPartitions": "1000000"}, "minPartitions=1000000"),
@@ -142,8 +139,7 @@ def test_parse_options_names_the_option_when_it_cannot_be_used(given: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["kafka://host:9092", "http://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"],
+    "url", ["kafka://host:9092", "http://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"]
 )
 def test_parse_options_refuses_a_url_that_spark_cannot_read(url: str) -> None:
     with pytest.raises(InvalidUrlError) as raised:

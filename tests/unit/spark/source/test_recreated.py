@@ -87,7 +87,7 @@ def test_begin_anew_drops_the_positions_of_kafka_topics_and_keeps_the_others(tmp
         ),
         (
             "headstream.errors.OffsetOutOfRangeError: offsets 3 to 9 were to be read, 5 to 9 exist (cdc/data). Older ones were "
-            "dropped, later ones were never written or are lost; failOnDataLoss=false reads the existing ones",
+            "dropped, later offsets were never written or are lost; failOnDataLoss=false reads the existing records",
             "messages were deleted before they were read: offsets 3 to 9 were to be read, 5 to 9 exist",
             "--accept-loss",
         ),

@@ -1,4 +1,4 @@
-"""Attempts: what a failed attempt leads to, and whether another one may begin. No I/O except reading the host name."""
+"""Attempts: the result of a failed attempt, and whether another attempt can begin. No I/O except reading the host name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Failure:
     Args:
         error: Stored with the failure.
         delay_us: Delay before the next attempt, microseconds.
-        reason: Why the message is given up, a code of DeadLetterReason; empty if it is tried again.
+        reason: Why the message is dead-lettered, a code of DeadLetterReason; empty if it is retried.
     """
 
     failures: int
@@ -39,7 +39,7 @@ class RetryPolicy:
     dead_letter: TopicName | None
 
     def failure(self, failures: int, error: str | BaseException, reason: str, delay_us: int | None) -> Failure:
-        """Return what a failed attempt (number `failures` of its message) leads to.
+        """Return the result of a failed attempt (number `failures` of its message).
 
         Args:
             reason: A code of DeadLetterReason, used after the last attempt.
@@ -51,12 +51,12 @@ class RetryPolicy:
         return Failure(failures, _text_of(error), delay_us)
 
     def give_up(self, failures: int, error: str | BaseException, reason: str) -> Failure:
-        """Return the failure of a message that is not tried again."""
+        """Return the failure of a message that is not retried."""
         return Failure(failures, _text_of(error), 0, reason)
 
 
 class PauseGate:
-    """Whether a consumer may begin another attempt; times are monotonic seconds.
+    """Whether a consumer can begin another attempt; times are monotonic seconds.
 
     Attributes:
         is_on_trial: While or after the group is paused: one message at a time is delivered, until one succeeds.
@@ -79,7 +79,7 @@ class PauseGate:
             self.is_on_trial = False
 
     def left_s(self, now_s: float) -> float:
-        """Return how long no attempt may begin, seconds."""
+        """Return how long attempts are paused, seconds."""
         return max(0.0, self._until_s - now_s)
 
 
@@ -88,5 +88,5 @@ def _text_of(error: str | BaseException) -> str:
 
 
 def worker_name() -> str:
-    """Return the name of this process, for people: its host and number."""
+    """Return the name of this process for display: its host and number."""
     return f"{socket.gethostname()}-{os.getpid()}".encode()[:_MAX_WORKER_BYTES].decode(errors="ignore")

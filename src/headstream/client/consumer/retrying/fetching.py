@@ -1,8 +1,8 @@
 """RetryingFetching: which message is next, while some wait for another attempt. Sans-IO; times are monotonic seconds.
 
-fetching.due(now_s)                            messages to fetch again: after their delay, or after the message before them
+fetching.due(now_s)                            messages to fetch again: after their delay, or after the previous message
 fetching.put_again(partition, offset, message) the result
-fetching.deliver() / hand_out(count)           as in Fetching: those fetched again first
+fetching.deliver() / hand_out(count)           as in Fetching: refetched messages first
 fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
 """
 
@@ -34,7 +34,7 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that tries messages again.
 
     Args:
-        order: Which messages wait for a failing one.
+        order: The messages that wait for a failing message.
         load: Returns a group's unfinished messages of a partition.
 
     Attributes:
@@ -64,8 +64,8 @@ class RetryingFetching(Fetching):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in the user's hands, and the log knows all."""
-        return not (self.has_in_hand or self._sought) and all(track.is_settled for track in self.tracks.values())
+        """Whether no message is in progress, and all steps are recorded in the log."""
+        return not (self.has_in_hand or self._pending_seeks) and all(track.is_settled for track in self.tracks.values())
 
     @property
     def has_in_hand(self) -> bool:
@@ -74,12 +74,12 @@ class RetryingFetching(Fetching):
 
     @property
     def is_empty(self) -> bool:
-        """Whether all fetched messages have been delivered, or none may be now."""
+        """Whether all fetched messages have been delivered, or none can be delivered now."""
         return (not self._again and not self._buffer) or self._is_paused()
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything that exists is delivered; see Fetching.is_at_end."""
+        """Whether all existing messages are delivered; see Fetching.is_at_end."""
         return not self._again and super().is_at_end
 
     @property
@@ -89,12 +89,12 @@ class RetryingFetching(Fetching):
 
     @property
     def next_due_s(self) -> float | None:
-        """When the next message can be tried again, or None; messages of revoked partitions wait for their partitions."""
+        """The time when the next message can be retried, or None; messages of revoked partitions wait for their partitions."""
         revoked = self._assignment.revoked
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
     def next_polls(self) -> list[tuple[int, int]]:
-        """Return each partition to poll with its position; without those where a failing message blocks, or too much waits."""
+        """Return each partition to poll with its position, except where a failing message blocks or too many messages wait."""
         return [
             (partition, position)
             for partition, position in super().next_polls()
@@ -124,7 +124,7 @@ class RetryingFetching(Fetching):
         return None if found is None else found[1:]
 
     def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
-        """Add a message that was fetched again; None if it is gone: it is done then."""
+        """Add a message that was fetched again; None if it was removed, and therefore counts as done."""
         if self._asked in self._due:
             self._due.remove(self._asked)
             heapq.heapify(self._due)
@@ -134,7 +134,7 @@ class RetryingFetching(Fetching):
             self._again.append((message, partition))
 
     def fail(self, partition: int, offset: int, failures: int, due_s: float) -> None:
-        """Record a failure: the message is tried again at a time; what waits for it is taken back."""
+        """Record a failure: the message is retried at a time; delivered messages that wait for it are taken back."""
         self._drop_from_hand(partition, offset)
         track = self.tracks[partition]
         track.fail(offset, failures)
@@ -205,7 +205,7 @@ class RetryingFetching(Fetching):
         self._again.extendleft(reversed(back))
 
     def put_back_broken(self) -> None:
-        """Have the message that could not be transformed as the next one again."""
+        """Make the message that could not be transformed the next message again."""
         if self.broken is not None:
             self._again.appendleft((self.broken.stored, self.broken.partition))
             self.broken = None
@@ -261,16 +261,16 @@ class RetryingFetching(Fetching):
         if self._current is not None:
             self.finish_one(*self._current)
 
-    def settle_seeks(self) -> None:
+    def apply_seeks(self) -> None:
         """Make the pending seeks effective."""
-        for partition, offset in self._sought.items():
+        for partition, offset in self._pending_seeks.items():
             self.tracks[partition].seek(offset)
             self._touched.add(partition)
-        self._sought.clear()
+        self._pending_seeks.clear()
 
     def release(self) -> None:
-        """Mark all delivered messages as processed, and make the pending seeks effective."""
-        self.settle_seeks()
+        """Mark all delivered messages as processed, and apply the pending seeks."""
+        self.apply_seeks()
         self.finish()
         for partition in list(self._handed_out):
             for offset in self._in_hand(partition):
@@ -306,7 +306,7 @@ class RetryingFetching(Fetching):
         is_current = self._current is not None and self._current[0] == partition
         track = self.tracks.get(partition)
         is_settled = track is None or track.is_settled
-        return is_current or partition in self._handed_out or partition in self._sought or not is_settled
+        return is_current or partition in self._handed_out or partition in self._pending_seeks or not is_settled
 
     def _end(self, partition: int) -> None:
         super()._end(partition)

@@ -1,11 +1,11 @@
 """RetryingReading: counts the failures of each message, retries it, and finally moves it to the dead-letter topic.
 
-The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next one:
+The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next step:
 
-    the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
+    the first message of a partition, or another attempt, is delivered BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
     the body is done, and nothing fails                                   a plain commit, as without on_error
-    the body is done, and an earlier message fails                        the end of what was taken; the offset stays
+    the body is done, and an earlier message fails the end of the taken messages; the offset stays
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class RetryingReading(PartitionReading, Settler):
         self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 
     def _report(self, partition: int, *steps: DeliveryChange) -> None:
-        """Record all steps of a partition in the log, and further ones."""
+        """Record all steps of a partition in the log, and the given further steps."""
         track = self._fetching.tracks[partition]
         begun_until, changes = track.changes(steps)
         self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
@@ -141,8 +141,8 @@ class RetryingReading(PartitionReading, Settler):
     # -- delivery ---------------------------------------------------------------------------------------------------
 
     def take(self) -> ReceivedMessage | None:
-        """Record that the previous message is done, and return the next one if it is buffered, else None."""
-        self._fetching.settle_seeks()
+        """Record that the previous message is done, and return the next message if it is buffered, else None."""
+        self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
         while True:
@@ -185,7 +185,7 @@ class RetryingReading(PartitionReading, Settler):
 
     def fetch(self, wanted: int | None) -> bool:
         """Fetch the messages whose delay is over, or poll the partitions, and return whether messages are buffered."""
-        self._fetching.settle_seeks()
+        self._fetching.apply_seeks()
         with self.partitions.noting_damage():
             self.partitions.follow()
             if not self._paused_s:
@@ -240,7 +240,7 @@ class RetryingReading(PartitionReading, Settler):
             track.is_first = True
 
     def commit(self, message: Message | None) -> None:
-        """Record that everything delivered is done, or the delivered messages of a partition up to one."""
+        """Record that all delivered messages are done, or the delivered messages of a partition up to one message."""
         self.partitions.mark_done(message)
         self._store(is_by_hand=True)
 

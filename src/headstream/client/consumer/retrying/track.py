@@ -1,9 +1,9 @@
 """Track: the state of one partition in a consumer that retries messages. Sans-IO; times are monotonic seconds.
 
-begun_until  one past the last message that was taken from the fetched ones
-open         messages before it that are not done: in hand, delayed, or waiting behind a failing one
+begun_until  one past the last message taken from the fetched messages
+open         messages before it that are not done: in hand, delayed, or waiting for a failing message
 reported     open messages that the log has recorded; their completion must be recorded too
-known        what the group had not finished when the consumer began, unless fetched since
+known messages that the group had not finished when the consumer began, unless fetched since
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Track:
 
     Args:
         position: Offset of the first message.
-        order: Which messages wait for a failing one.
+        order: The messages that wait for a failing message.
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
@@ -73,7 +73,7 @@ class Track:
 
     @property
     def base(self) -> int:
-        """The first offset that is not done, as far as this consumer knows."""
+        """The first offset that is not done, to this consumer's knowledge."""
         return min(self.open) if self.open else self.begun_until
 
     @property
@@ -82,7 +82,7 @@ class Track:
         return self._order is RetryOrder.PARTITION and bool(self._failing)
 
     def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
-        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits."""
+        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done or waits."""
         self._pass(offset)
         self.begun_until = offset + 1
         self._pass(next_offset)
@@ -98,7 +98,7 @@ class Track:
         return None if self.wait(offset) else 0.0
 
     def wait(self, offset: int) -> bool:
-        """Have a message wait if an earlier one fails, and return whether it does."""
+        """Make a message wait if an earlier message fails; return whether it waits."""
         key = self.open[offset].key
         if self._order is RetryOrder.SKIP or (self._order is RetryOrder.KEY and key is None):
             return False
@@ -120,7 +120,7 @@ class Track:
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Record that a message is done, and return those that waited for it, ascending; `is_reported`: the log knows."""
+        """Record that a message is done; return the offsets that waited for it alone, ascending; `is_reported`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
@@ -131,13 +131,16 @@ class Track:
             if not is_reported:
                 self._finished.append(offset)
         group = self._group_of(message.key)
-        failing = self._failing.get(group)
-        if failing is not None:
-            failing.discard(offset)
-            if not failing:
-                del self._failing[group]
-                return sorted(each for each in self._waiting.pop(group, ()) if each in self.open)
-        return []
+        failing = self._failing.get(group, set())
+        if offset not in failing:
+            return []
+        failing.discard(offset)
+        if not failing:
+            del self._failing[group]
+        first, waiting = min(failing, default=self.begun_until), self._waiting.pop(group, [])
+        if len(failing) and waiting:
+            self._waiting[group] = [each for each in waiting if each > first]
+        return sorted(each for each in waiting if each <= first and each in self.open)
 
     def pass_over(self, next_offset: int) -> None:
         """Record that messages before an offset were skipped."""
@@ -166,7 +169,7 @@ class Track:
         return not (self.is_sought or self._finished or len(self._passed)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
-        """Return `begun_until` and all steps not recorded in the log, with `extra` ones; settled() follows."""
+        """Return `begun_until` and all steps not recorded in the log, with `extra` steps; settled() must follow."""
         steps = list(extra)
         begun_until = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
@@ -178,7 +181,7 @@ class Track:
         return begun_until, [*begin, *done, *pending, *steps]
 
     def settled(self, begun_until: int) -> None:
-        """Record that the log has stored everything before an offset: begun_until as of changes(), or a committed offset."""
+        """Record that the log has stored all steps before an offset: begun_until as of changes(), or a committed offset."""
         self.is_sought = False
         self._finished.clear()
         self._passed = OffsetRanges()

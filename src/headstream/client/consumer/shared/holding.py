@@ -48,7 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """How many messages to lease: what the worker processes in a short time, so others do not wait; `lease_s`: of a lease."""
+    """How many messages to lease: as many as one worker processes in a short time; `lease_s`: of a lease."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)
@@ -147,7 +147,7 @@ class Holding:
             yield partition, generation, changes
 
     def take_undelivered(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield the steps that release what the user does not have, and forget it."""
+        """Yield the steps that release the undelivered messages, and forget these messages."""
         places = [place for place, held in self.held.items() if not held.in_hand]
         yield from self.changes(LeaseStep.RELEASED, places)
         yield from self._release_unfetched()
@@ -162,7 +162,7 @@ class Holding:
         self.unfetched.clear()
 
     def take_all(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield the steps that release everything, and forget it."""
+        """Yield the steps that release all messages, and forget them."""
         yield from self.changes(LeaseStep.RELEASED, list(self.held))
         yield from self._release_unfetched()
         self.buffer.clear()

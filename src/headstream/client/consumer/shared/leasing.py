@@ -1,4 +1,4 @@
-"""Leasing: asks the log for messages of a group, fetches them, and records the outcome of each one."""
+"""Leasing: leases messages of a group from the log, fetches them, and records the outcome of each message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from headstream.errors import (
 _MOST_NAMED: Final = 3
 """Messages that an error describes."""
 
-_LOOK_EVERY_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often a worker looks for partitions that were added: one small request."""
 
 
@@ -43,7 +43,7 @@ class Leasing:
 
     Args:
         lease_us: Length of a lease, microseconds.
-        partitions: The partitions to lease from; None for all, including later ones.
+        partitions: The partitions to lease from; None for all, including partitions added later.
         starts: Partition -> first offset if the group has no committed one.
 
     Attributes:
@@ -69,8 +69,8 @@ class Leasing:
         self._policy = policy
         self._lease_us = lease_us
         self._follows_all = partitions is None
-        self._look_s = 0.0
-        self._turn = [] if partitions is None else sorted(partitions)
+        self._next_check_s = 0.0
+        self._cycle = [] if partitions is None else sorted(partitions)
         self._starts = starts
         self._poll = poll
         self._worker = worker_name()
@@ -89,7 +89,7 @@ class Leasing:
         return self._transport.leases
 
     def request(self, count: int, partitions: Iterable[int], deferred: Iterable[int] = ()) -> int:
-        """Lease messages, and return how many there are."""
+        """Lease messages, and return their number."""
         retry, now_s = self._policy.retry, time.monotonic()
         request = LeaseRequest(
             secrets.randbits(64),
@@ -112,22 +112,22 @@ class Leasing:
             return 0
         leased = self.holding.add(grant, request.token, now_s + self._lease_us / 1e6)
         self._size.begin(leased, time.monotonic())
-        if grant.partition in self._turn:
-            at = self._turn.index(grant.partition) + 1
-            self._turn = self._turn[at:] + self._turn[:at]  # the next one is first, so that all are read
+        if grant.partition in self._cycle:
+            at = self._cycle.index(grant.partition) + 1
+            self._cycle = self._cycle[at:] + self._cycle[:at]  # the next one is first, so that all are read
         return leased
 
     @property
-    def look_in_s(self) -> float:
-        """When to look for added partitions at the latest, seconds from now."""
-        return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
+    def next_check_in_s(self) -> float:
+        """Latest time of the next check for added partitions, seconds from now."""
+        return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
-        """Include added partitions in leases, and exclude deleted ones."""
-        if not self.look_in_s:
+        """Include added partitions in leases, and exclude deleted partitions."""
+        if not self.next_check_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
-            self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
-            self._look_s = time.monotonic() + _LOOK_EVERY_S
+            self._cycle = [number for number in self._cycle if number in there] + sorted(there.difference(self._cycle))
+            self._next_check_s = time.monotonic() + _CHECK_EVERY_S
 
     def _ask(self, request: LeaseRequest) -> Grant:
         try:
@@ -148,14 +148,14 @@ class Leasing:
         while not self.fetch_leased():
             self._size.end(time.monotonic())
             self._look_for_partitions()
-            whole = [partition for partition in self._turn if partition not in self._damaged]
+            whole = [partition for partition in self._cycle if partition not in self._damaged]
             try:
                 if whole and self.request(self._size.count if count is None else count, whole):
                     continue
             except PartitionNotFoundError:  # deleted since the last look
                 if not self._follows_all:
                     raise
-                self._look_s = 0.0
+                self._next_check_s = 0.0
                 continue
             for error in self._damaged.values():
                 raise error
@@ -187,7 +187,7 @@ class Leasing:
             self._report(wanted.partition, wanted.held.generation, changes)
 
     def fetch_deferred(self, partition: int, offset: int) -> bool:
-        """Lease and fetch a deferred message, to be the next one in the buffer, and return whether it is."""
+        """Lease and fetch a deferred message as the next message in the buffer; return whether this succeeded."""
         self._release_if_paused()
         holding = self.holding
         unfetched, buffer = holding.set_apart()
@@ -226,7 +226,7 @@ class Leasing:
         )
 
     def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Record one step of messages in the log, forget them, and return the error for refused ones, or None."""
+        """Record one step of messages in the log, forget them, and return the error for refused steps, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
@@ -236,7 +236,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as report()."""
+        """Record in the log that a message failed, or failed finally, and forget it; as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -256,7 +256,7 @@ class Leasing:
         return lost
 
     def release_all(self) -> None:
-        """Give back everything: other workers get it at once."""
+        """Release all messages: other workers get them immediately."""
         for partition, generation, changes in list(self.holding.take_all()):
             self._report(partition, generation, changes)
 
@@ -272,7 +272,7 @@ class Leasing:
         self._membership.leave()
 
     def put_back(self, message: ReceivedMessage) -> bool:
-        """Have a delivered message as the next one again, and return whether it is held still."""
+        """Make a delivered message the next message again; return whether its lease is still held."""
         held = self.holding.held.get((message.partition, message.offset))
         if held is None:
             return False
@@ -290,7 +290,7 @@ class Leasing:
             raise
 
     def next_message(self) -> ReceivedMessage | None:
-        """Return the next buffered message with at least half of its lease left; others are given back."""
+        """Return the next buffered message with at least half of its lease left; messages with less are released."""
         self._release_if_paused()
         late: list[tuple[int, int]] = []
         message: ReceivedMessage | None = None

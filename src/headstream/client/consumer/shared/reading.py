@@ -66,7 +66,7 @@ class SharedReading(Reading, LeaseSettler):
                 self.settle_done(current)
 
     def take(self) -> ReceivedMessage | None:
-        """Record that the previous message is done, and return the next one if it is buffered, else None."""
+        """Record that the previous message is done, and return the next message if it is buffered, else None."""
         self.finish()
         message = self._hand_out()
         if message is not None:
@@ -82,7 +82,7 @@ class SharedReading(Reading, LeaseSettler):
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
-        timeout_ms = min(timeout_ms, self._leasing.look_in_s * 1000)
+        timeout_ms = min(timeout_ms, self._leasing.next_check_in_s * 1000)
         if self._leasing.is_paused:  # new messages change nothing
             time.sleep(max(timeout_ms, 0) / 1000)
         elif timeout_ms > 0:
@@ -109,7 +109,7 @@ class SharedReading(Reading, LeaseSettler):
         return None
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` leased messages; an error is raised when those before it have been returned."""
+        """Return up to `count` leased messages; an error is raised after the messages before it have been returned."""
         messages: list[ReceivedMessage] = []
         try:
             while len(messages) < count:
@@ -132,7 +132,7 @@ class SharedReading(Reading, LeaseSettler):
                 self._current = None
 
     def commit(self, message: Message | None) -> None:
-        """Record that everything delivered is done, or one message."""
+        """Record that all delivered messages are done, or one message."""
         self._report(self._leasing.holding.in_hand() if message is None else [self.place_of(message)], LeaseStep.DONE)
 
     # -- single messages ----------------------------------------------------------------------------------------------
@@ -182,7 +182,10 @@ class SharedReading(Reading, LeaseSettler):
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
         message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
-        return message if message is not None and (message.partition, message.offset) == (partition, offset) else None
+        if message is not None and (message.partition, message.offset) != (partition, offset):  # the deferred one is not decoded
+            self.put_back([message])
+            return None
+        return message
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

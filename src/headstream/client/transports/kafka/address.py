@@ -3,10 +3,10 @@
 kafka://host:9092,other:9092            no login
 kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings override it
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
-kafka://host:9092?default_stream=main   an option of connect(); another one is kafka_headers=spring
+kafka://host:9092?default_stream=main   an option of connect(), like kafka_headers=spring Settings named in the call override
 
-Settings named in the call override the URL's. Spark passes them on to Java as they are; librdkafka has other names for
-some of them, and any setting of its own can be given as kafka.* too.
+settings of the URL. Spark passes them to Java unchanged. librdkafka has other names for some of them; its own settings can also
+be given as kafka.*.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class KafkaAddress:
         default_stream: The stream of topics whose names have no dot.
         connect_timeout_ms: Of the first connection.
         timeout_ms: Of a request, with its retries.
-        kafka_headers: The convention of headers; None is Headstream's own, and in records the one of their mark.
+        kafka_headers: The convention of headers; None is Headstream's convention when encoding, and the convention of a record's
+            mark when decoding.
     """
 
     hosts: str
@@ -87,14 +88,14 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
 
 
 def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given ones; InvalidUrlError: no cluster, other query."""
+    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given settings; InvalidUrlError: no cluster."""
     hosts, user, password, query = split_kafka_url(parts)
     for name in query:
         if not name.startswith(_PREFIX):
             raise InvalidUrlError(
                 "a Kafka URL ends with its hosts, or with ?kafka.* settings",
                 where=f"kafka://{hosts}",
-                advice="Give other options by name",
+                advice="Pass other options by name",
             )
     settings = {"kafka.bootstrap.servers": hosts}
     if user is not None:
@@ -108,13 +109,13 @@ def parse_kafka_address(
 ) -> KafkaAddress:
     """Return the address of a URL, completed by options and the environment.
 
-    The password of a user without one, and both for a login without either, are HEADSTREAM_PASSWORD and HEADSTREAM_USERNAME.
+    A missing password is HEADSTREAM_PASSWORD; for a login without user and password, the user is HEADSTREAM_USERNAME.
 
     Args:
         given: Options of connect(): names of KAFKA_OPTIONS, and settings as kafka.*.
 
     Raises:
-        InvalidOptionError: an option is unknown, out of range, or made by the client itself.
+        InvalidOptionError: an option is unknown, out of range, or set by the client itself.
     """
     hosts, user, password, query = split_kafka_url(parts)
     said: dict[str, Any] = {**query, **given}
@@ -128,9 +129,7 @@ def parse_kafka_address(
             )
     for name in settings:
         if name in _FIXED:
-            raise InvalidOptionError(
-                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka.md for what it is"
-            )
+            raise InvalidOptionError(f"kafka.{name} is set by the client itself", advice="Omit it; docs/kafka.md lists its value")
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)
         if isinstance(text, str):
@@ -147,7 +146,7 @@ def parse_kafka_address(
 
 
 def _translate(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of Java's clients by the names of librdkafka; its own names stay."""
+    """Return settings of Java's clients by the names of librdkafka; names of librdkafka stay."""
     made = dict(settings)
     login = made.pop("sasl.jaas.config", None)
     if login is not None:

@@ -81,17 +81,17 @@ class Cluster:
             return kind(self.settings(**more))
         except KafkaException as error:
             raise InvalidOptionError(
-                f"librdkafka refuses the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
+                f"librdkafka rejects the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
             ) from None
 
     def _note(self, error: Any) -> None:
-        """Keep the error of a login: librdkafka tries again without end, and its calls just time out."""
+        """Keep the error of a login: librdkafka retries endlessly, and its calls only time out."""
         if isinstance(refused(error, self.address.place), AuthenticationError):
             self._login_error = error
 
     @property
     def admin(self) -> Any:
-        """The admin client, made at its first use."""
+        """The admin client, created at its first use."""
         with self._lock:
             if self._admin is None:
                 self._admin = self.make(AdminClient, metadata_max_age_ms=_COORDINATOR_MS)
@@ -148,7 +148,7 @@ class Cluster:
     def ask(
         self, where: str, start: Callable[[Any, float], Mapping[_Key, Future[_Value]]], *, timeout_s: float | None = None
     ) -> dict[_Key, _Value]:
-        """Make requests, again after a transient error, and return their results; HeadstreamError if one fails.
+        """Make requests, retry them after a transient error, and return their results; HeadstreamError if one fails.
 
         Args:
             start: Called with the admin client and the timeout of the requests, seconds; returns their futures.
@@ -175,7 +175,7 @@ class Cluster:
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
-        """Take it for final again if a broker does not know a topic."""
+        """Treat the error of an unknown topic as final again."""
         self._created_s.pop(str(topic), None)
 
     def _is_new(self, where: str) -> bool:
@@ -201,7 +201,7 @@ class Cluster:
         self.check_interrupt()
 
     def describe(self, topics: Iterable[str]) -> dict[str, Any]:
-        """Return the descriptions of topics by their names in Kafka; TopicNotFoundError if one does not exist."""
+        """Return the descriptions of topics by their names in Kafka; TopicNotFoundError if a topic does not exist."""
         wanted = TopicCollection(list(topics))
         where = ", ".join(str(self.names.topic_name(name)) for name in wanted.topic_names)
         return self.ask(where, lambda admin, timeout_s: admin.describe_topics(wanted, request_timeout=timeout_s))
@@ -214,13 +214,13 @@ class Cluster:
     def ends(self, partitions: Iterable[tuple[str, int]]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """Return the first and the end offsets of partitions, given by topic (in Kafka) and number.
 
-        The end is behind the last committed message: what an open transaction wrote is beyond it.
+        The end is after the last committed message: messages of an open transaction are beyond it.
         """
         wanted = list(partitions)
         return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
 
     def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
-        """Return the offset of a place in partitions, given by topic (in Kafka) and number; -1 for a time after the last."""
+        """Return a place's offset in partitions, given by topic (in Kafka) and number; -1 for a time after the last message."""
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}

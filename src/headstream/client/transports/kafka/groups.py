@@ -45,7 +45,7 @@ class KafkaOffsets:
         return self._clients.committed(group_id(consumer), self._cluster.names.kafka_name(topic), numbers)
 
     def committed_by(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return the committed offsets of a group of Kafka's in partitions of one topic, by the topic's name in Kafka."""
+        """Return the committed offsets of a Kafka group in partitions of one topic, by the topic's name in Kafka."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(name, number) for number in numbers])
         found = self._cluster.ask(
             group, lambda admin, timeout_s: admin.list_consumer_group_offsets([wanted], request_timeout=timeout_s)
@@ -67,7 +67,7 @@ class KafkaOffsets:
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] | None = None
     ) -> None:
-        """Commit offsets for a single consumer or a group; GroupInUseError: the group has members, only they may commit."""
+        """Commit offsets for a single consumer or a group; GroupInUseError: only the group's members can commit."""
         if not offsets:
             return
         name, group = self._cluster.names.kafka_name(topic), group_id(consumer)
@@ -95,7 +95,7 @@ class KafkaGroups:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin without members: those are the parent's."""
+        """Start without members in a forked child: they belong to the parent process."""
         self._lock = threading.Lock()
         self._members = {}
 
@@ -125,7 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(f"this is no longer a member of the group {member.group!r}", advice="Join again") from None
+            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go."""
@@ -140,7 +140,7 @@ class KafkaGroups:
             membership.close_soon()
 
     def has_changed(self, member: Member, generation: int) -> bool:
-        """Return whether a member's partitions are others than in a generation."""
+        """Return whether a member's partitions differ from its partitions in a generation."""
         return self._membership(member).generation != generation
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
@@ -157,13 +157,13 @@ class KafkaGroups:
         generations: Mapping[int, int] | None = None,
         is_resting: bool = False,
     ) -> int:
-        """Commit a member's offsets, and return the generation; RebalancedError: a partition is lost, others are committed."""
+        """Commit a member's offsets, and return the generation; RebalancedError: a partition is lost, the rest is committed."""
         membership = self._membership(member)
         membership.commit(offsets, generation=generation, is_resting=is_resting)
         return membership.generation
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic: those with members that read it, and those with offsets in it."""
+        """Return the groups of a topic: groups with members that read it, and groups with offsets in it."""
         name, numbers, firsts, ends = self._partitions(topic)
         listed = self._cluster.ask(
             self._cluster.address.place, lambda admin, timeout_s: {0: admin.list_consumer_groups(request_timeout=timeout_s)}
@@ -173,7 +173,7 @@ class KafkaGroups:
         return [group for group in found if group is not None]
 
     def get(self, topic: TopicName, group: str) -> Group:
-        """Return one group; GroupNotFoundError if it neither reads the topic nor has offsets in it."""
+        """Return one group; GroupNotFoundError if the group neither reads the topic nor has offsets in it."""
         found = self._describe(topic, *self._partitions(topic), group)
         if found is None:
             raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="Look with log.groups()")
@@ -259,7 +259,7 @@ class KafkaGroups:
 
 
 def in_use(topic: str, group: str) -> GroupInUseError:
-    """Return the error of a change that a group's members stand against."""
+    """Return the error for a change that is impossible while the group has members."""
     return GroupInUseError(
-        f"the group {group!r} has active members", where=topic, advice="Stop them first: a member uses its own seek()"
+        f"the group {group!r} has active members", where=topic, advice="Stop them first; a member can use seek()"
     )

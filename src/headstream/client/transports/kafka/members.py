@@ -1,7 +1,7 @@
 """KafkaMembership: a member of a Kafka group, a librdkafka consumer that is subscribed to one topic and fetches nothing.
 
 Its partitions are paused: a PartitionReader reads them. A thread per member makes all calls of its librdkafka consumer, which
-allows one call at a time: it handles rebalances, so that others can join while a message is processed, and commits.
+allows one call at a time: it handles rebalances, so that other members can join while a message is processed, and it commits.
 A revoked partition stays assigned until the consumer has released it, which it does when its messages being processed are
 committed, or until the session timeout (max.poll.interval.ms) has passed and Kafka reassigns it.
 """
@@ -54,7 +54,7 @@ class _Commit:
         self.error: Any = None
 
     def run(self, consumer: Any) -> None:
-        """Commit, and keep Kafka's error if there is one."""
+        """Commit, and keep Kafka's error, if any."""
         try:
             done = consumer.commit(offsets=self.offsets, asynchronous=False)
             self.error = next((each.error for each in done or () if each.error is not None), None)
@@ -66,7 +66,7 @@ class _Commit:
 
 
 class KafkaMembership:
-    """One member of a group, for one topic; it may keep revoked partitions for the session timeout."""
+    """One member of a group, for one topic; it can keep revoked partitions for the session timeout."""
 
     def __init__(self, cluster: Cluster, topic: TopicName, group: str, session_timeout_ms: float) -> None:
         self.group = group
@@ -107,7 +107,7 @@ class KafkaMembership:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the member to the parent."""
+        """Do nothing: the member belongs to the parent process."""
         self._changed = threading.Condition()
         self._is_closing = True
         keep_forever(self._consumer)
@@ -219,7 +219,7 @@ class KafkaMembership:
             raise error
 
     def _describe_group(self) -> tuple[bool, bool]:
-        """Return whether the group is stable and has this member, and whether it has a partition for each member."""
+        """Return whether the group is stable and has this member, and whether there is a partition for each member."""
         try:
             found = self._cluster.ask(
                 self.group,
@@ -285,14 +285,14 @@ class KafkaMembership:
             was_sent = True
             if time.monotonic() > until_s:
                 raise OutcomeUnknownError(
-                    f"partition {_listed(left)} may be committed or not: {error.str()} ({error.name()})",
+                    f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
-                    advice="Commit again; if the consumer ends before, its messages may be delivered again",
+                    advice="Commit again; if the consumer ends first, its messages may be delivered again",
                 ) from found
             self._cluster.pause()
 
     def _commit(self, offsets: list[TopicPartition], until_s: float) -> Any:
-        """Commit in the member's thread, and return Kafka's error, or None; a timeout at a monotonic time is one too."""
+        """Commit in the member's thread, and return Kafka's error, or None; a timeout at a monotonic time is also an error."""
         wanted = _Commit(offsets)
         with self._changed:
             self._commits.append(wanted)
@@ -309,10 +309,10 @@ class KafkaMembership:
         """Return the error of a commit in lost partitions; one that was sent before can have succeeded without an answer."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may be committed or not: it is no longer the member's in the group"
+                f"partition {_listed(partitions)} may or may not be committed: the member no longer owns it in the group"
                 f" {self.group!r}",
                 where=str(self.topic),
-                advice="Uncommitted messages are delivered again, to this member or to another one",
+                advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
             f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",

@@ -37,7 +37,7 @@ _NEVER_COMMITTED: Final = PollingStrategy.first()
 
 
 class KafkaMessages:
-    """Message commands. `is_shared`: polls are independent, and each unassigns its partition; else they are of one consumer."""
+    """Message commands. `is_shared`: each poll unassigns its partition; else all polls belong to one consumer."""
 
     def __init__(self, cluster: Cluster, offsets: KafkaOffsets, groups: KafkaGroups, *, is_shared: bool) -> None:
         self._cluster = cluster
@@ -59,11 +59,11 @@ class KafkaMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some may be stored."""
+        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some can be stored."""
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:
-        """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send."""
+        """Return messages of a partition, without waiting for new messages; a filter is applied after the brokers' responses."""
         request.check(topic)
         consumer = request.consumer
         offset = self._start(topic, partition, request.start, request.count, consumer)

@@ -1,7 +1,7 @@
 """Clients that read and commit a group's offsets without being its member: one Kafka consumer per group, never subscribed.
 
-The admin API has such requests too, but librdkafka sends those to a group's former coordinator while that is unavailable, and can
-abort the process then; a consumer looks for the new coordinator.
+The admin API also has these requests, but librdkafka sends them to the former coordinator of a group while it is unavailable,
+and can then abort the process; a consumer looks for the new coordinator.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OffsetClients:
         self._repeat(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
 
     def _repeat(self, group: str, call: Callable[[Any], list[TopicPartition]]) -> list[TopicPartition]:
-        """Make a call with a group's consumer, again while an error passes, and return its result."""
+        """Make a call with a group's consumer, retry it after transient errors, and return its result."""
         until_s = time.monotonic() + self._cluster.timeout_s
         while True:
             self._cluster.check_interrupt()
@@ -88,7 +88,7 @@ class OffsetClients:
 
 
 def _run(call: Callable[[Any], list[TopicPartition]], consumer: Any) -> Future[list[TopicPartition]]:
-    """Make a call in its own thread, so that the caller's wait for it can be interrupted."""
+    """Make a call in a separate thread, so that the caller can interrupt its wait."""
     future: Future[list[TopicPartition]] = Future()
 
     def run() -> None:

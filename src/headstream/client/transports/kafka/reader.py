@@ -1,7 +1,7 @@
 """PartitionReader: reads partitions of Kafka from given offsets, through one librdkafka consumer with assigned partitions.
 
 librdkafka fetches ahead in the background; the fetched records are buffered here by partition, in order. A poll that continues
-the last one takes buffered records, another offset restarts the partition. A poll without a buffered record requests the
+the previous poll takes buffered records; another offset restarts the partition. A poll without a buffered record requests the
 partition's end from its leader, so that it returns every message acknowledged before it. One thread at a time.
 """
 
@@ -140,7 +140,7 @@ class PartitionReader:
             self._partitions[key].is_fresh = True
 
     def _await_ends(self, keys: Iterable[tuple[str, int]], where: TopicName) -> None:
-        """Request the ends of partitions, and wait until they are reached, or one has a record."""
+        """Request the ends of partitions, and wait until they are reached or a partition has a record."""
         ends = self._cluster.offsets(keys, END_OFFSET)
         until_s = time.monotonic() + self._cluster.timeout_s
         awaited = [(self._partitions[key], ends[key]) for key in keys]
@@ -156,11 +156,11 @@ class PartitionReader:
         """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
 
         Args:
-            offset: The first offset; raised to the first existing one.
-            is_complete: Whether to wait for all records that exist now, or only for one.
+            offset: The first offset; raised to the first existing offset.
+            is_complete: Whether to wait for all records that exist now, or only for one record.
 
         Returns:
-            The records; the next offset after them, skipped ones included; and the partition's end.
+            The records; the next offset after them, including skipped records; and the partition's end.
         """
         key = self._cluster.names.kafka_name(where), partition
         state = self._partitions.get(key)
@@ -229,7 +229,7 @@ class PartitionReader:
         self._pump(timeout_s)
 
     def _pump(self, timeout_s: float) -> None:
-        """Buffer the records that librdkafka has fetched, waiting for the first one up to a timeout in seconds."""
+        """Buffer the records that librdkafka has fetched, waiting for the first record up to a timeout in seconds."""
         if self._consumer is None or not self._partitions:
             if timeout_s > 0:
                 time.sleep(timeout_s)

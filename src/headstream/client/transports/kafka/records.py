@@ -1,7 +1,7 @@
 """Messages as records of confluent-kafka, and back.
 
-The record's time is the sender's hs.timestamp, else when it is sent; an hs.timestamp of whole milliseconds is not also a header,
-as at the server's Kafka listener (core/codec/batch/kafka/batches.py).
+The record's time is the sender's hs.timestamp, else its time of sending; an hs.timestamp of full milliseconds is not written as a
+header, as at the server's Kafka listener (core/codec/batch/kafka/batches.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def headers_of(message: Message, convention: Convention = "headstream", topic: s
 
 
 def received_message(record: Any, topic: str, convention: Convention | None = None) -> ReceivedMessage:
-    """Return the message of an error-free confluent-kafka Message; a convention of None is that of the record's mark."""
+    """Return the message of an error-free confluent-kafka Message; a convention of None follows the record's mark."""
     headers = record.headers()
     kind, time_ms = record.timestamp()
     time_us = 0 if kind == _NO_TIME else 1000 * time_ms

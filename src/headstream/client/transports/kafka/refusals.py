@@ -79,7 +79,7 @@ def error_of(error: Any) -> Any:
 
 
 def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> HeadstreamError:
-    """Return an error of Kafka's as one of ours: `what` was not done, and where."""
+    """Return an error of Kafka's as one of ours: The operation `what` failed, at the given place."""
     cause = error_of(error)
     kind = _CLASSES.get(cause.code(), ServerError)
     if kind is TopicNotFoundError:
@@ -88,5 +88,5 @@ def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> 
 
 
 def unsupported(what: str, advice: str) -> UnsupportedError:
-    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and what to do instead."""
+    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and an alternative."""
     return UnsupportedError(what, where="kafka://", advice=advice)

@@ -2,8 +2,8 @@
 
 The messages of a batch are enqueued in librdkafka one by one, then flushed: librdkafka numbers them, so that retries store each
 once and in order, across broken connections and new leaders. librdkafka has no delivery timeout here: after a batch's timeout
-its messages are purged. A message that was never sent is not stored; the outcome of one that was sent and not acknowledged is
-unknown. The librdkafka producer is discarded then: the next batch creates another one, with a new producer id.
+its messages are purged. A message that was never sent is not stored; the outcome of a message that was sent and not acknowledged
+is unknown. The librdkafka producer is then discarded: the next batch creates another producer, with a new id.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sender:
         self._producer = None
 
     def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
-        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some may be stored."""
+        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some can be stored."""
         messages, until_s = decode_sent(batch), time.monotonic() + timeout_s
         enqueued = _EnqueuedBatch(len(messages))
         try:
@@ -138,7 +138,7 @@ class Sender:
                     raise refused(error, str(topic), "the messages are not stored") from None
 
     def _purge(self, enqueued: _EnqueuedBatch) -> None:
-        """Purge the messages that are not acknowledged, which reports those never sent, and discard the librdkafka producer."""
+        """Purge the messages that are not acknowledged, which reports unsent messages, and discard the librdkafka producer."""
         self._producer.purge()
         until_s = time.monotonic() + _PURGE_S
         while enqueued.left and time.monotonic() < until_s:

@@ -1,6 +1,6 @@
 """Streams, topics and partitions of a Kafka cluster.
 
-A stream is what the names of topics have before their first dot: it exists while it has a topic. Partitions count from 0.
+A stream is the part of topic names before their first dot: it exists while it has a topic. Partitions count from 0.
 
     retention_us          retention.ms, rounded up
     retention_bytes       retention.bytes, which holds for each partition, times their number
@@ -117,7 +117,7 @@ class KafkaTopics:
             return None
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
-        """Return all topics of one stream, or of all, by name, but for Kafka's internal ones."""
+        """Return all topics of one stream, or of all streams, by name, without Kafka's internal topics."""
         for _ in range(_LISTINGS - 1):
             with suppress(TopicNotFoundError):  # a topic was deleted between its listing and its description
                 return self._describe(self._names_in(stream))
@@ -131,7 +131,7 @@ class KafkaTopics:
         return names
 
     def names(self) -> builtins.list[tuple[TopicName, str]]:
-        """Return the names of all topics that one leads back to, ours and Kafka's, sorted by Kafka's."""
+        """Return the names of all topics that can be mapped back, ours and Kafka's, sorted by Kafka's name."""
         names = self._cluster.names
         listed = self._cluster.list_topics()
         pairs = [(names.topic_name(spelled), spelled) for spelled in sorted(listed) if not spelled.startswith("__")]

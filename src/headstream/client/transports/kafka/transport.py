@@ -20,7 +20,7 @@ class KafkaTransport:
     """All commands of a log in Kafka; see Transport.
 
     Args:
-        parent: The client's transport, when this one is of one producer or consumer.
+        parent: The client's transport, if this transport belongs to one producer or consumer.
     """
 
     first_partition: Final = 0
@@ -68,11 +68,11 @@ class KafkaTransport:
         return kafka_partition_of(key, partitions)
 
     def for_producer(self) -> Transport:
-        """Return a transport for one producer, which closes it: it has a producer of Kafka of its own."""
+        """Return a transport for one producer, which closes it: it has a separate Kafka producer."""
         return KafkaTransport(self._cluster.address, self)
 
     def for_consumer(self) -> Transport:
-        """Return a transport for one consumer, which closes it: it has consumers of Kafka of its own."""
+        """Return a transport for one consumer, which closes it: it has separate Kafka consumers."""
         return KafkaTransport(self._cluster.address, self)
 
     def open(self) -> None:

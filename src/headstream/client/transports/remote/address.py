@@ -27,7 +27,8 @@ class RemoteOptions:
 
     Args:
         tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it others on the network can read and change all data.
+        tls_verify: Whether the server's certificate is checked; without it, other machines on the network can read and change all
+            data.
         tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
         tls_domain: The name in the server's certificate if it is not the host.
         connect_timeout_ms: Timeout of opening a connection.
@@ -89,13 +90,13 @@ class ServerUrl:
 
 
 def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
-    """Parse a URL; missing parts come from the environment.
+    """Parse a URL; missing parts are taken from the environment.
 
     Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
 
     Raises:
-        InvalidUrlError: the URL has no host, or no credentials can be found; the error contains none.
+        InvalidUrlError: the URL has no host, or there are no credentials; the error contains no credentials.
         InvalidOptionError: an option is unknown or out of range.
     """
     parts = restore_slashes(parts)
@@ -104,9 +105,9 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     except ValueError:  # the text can be a part of a password: errors do not contain it
         raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
-        raise InvalidUrlError("no host is named", advice=f"Write {parts.scheme}://user:password@host:{port}")
+        raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL has no path", advice=f"Specify topics in the calls, as in shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -148,7 +149,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("TLS options given without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options are given without TLS", advice="Add tls=true")
     return options
 
 

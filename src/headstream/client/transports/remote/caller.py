@@ -55,7 +55,7 @@ _ONCE_ONLY: Final = frozenset(
 )
 """Commands that are not idempotent: a repeat has another effect or is rejected."""
 
-_LOOK_S: Final = 0.1
+_CHECK_EVERY_S: Final = 0.1
 """How often a wait between two attempts looks whether it is interrupted, seconds."""
 
 _LEAST_S: Final = 0.1
@@ -83,7 +83,7 @@ class Caller:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin without connections: the parent uses those."""
+        """Start without connections in a forked child: the parent process uses them."""
         self._lock = threading.Lock()
         self._idle, self._used, self._interrupted = [], {}, set()
         is_closed, self._closing = self._closing.is_set(), threading.Event()
@@ -109,7 +109,7 @@ class Caller:
                 raise ServerError(
                     "the server does not support Headstream's own commands",
                     where=self.address.place,
-                    advice="It may be a plain Iggy server: use a client of its own, or start `headstream server`",
+                    advice="It may be a plain Iggy server: use one of Iggy's clients, or start `headstream server`",
                 ) from None
             raise
         self._was_connected = True
@@ -135,7 +135,7 @@ class Caller:
         Args:
             wait_ms: Extra time for the response, milliseconds.
             may_repeat: Returns whether this command can be repeated although it is not idempotent.
-            may_reconnect: Whether to reopen a broken connection for as long as the options allow, or not at all.
+            may_reconnect: Whether to reopen a broken connection while the options allow it, or never.
             retry_timeout_s: Total time of all attempts, including the last response, seconds; replaces the options' value.
             on_lost: Called after an attempt without a response; the server can still execute it later.
 
@@ -220,7 +220,7 @@ class Caller:
         while (left_s := until_s - time.monotonic()) > 0:
             if threading.get_ident() in self._interrupted:
                 raise error
-            if self._closing.wait(min(left_s, _LOOK_S)):
+            if self._closing.wait(min(left_s, _CHECK_EVERY_S)):
                 raise self._closed()
 
     def _take(self) -> Connection:
@@ -236,7 +236,7 @@ class Caller:
             connection.close()
 
     def use(self, connection: Connection) -> None:
-        """Record the connection that this thread uses, until it returns it or takes another one."""
+        """Record the connection that this thread uses, until it returns it or takes another connection."""
         with self._lock:
             self._used[threading.get_ident()] = connection
 
@@ -265,7 +265,7 @@ class Caller:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
 
     def close(self) -> None:
-        """Close all connections, busy ones after their call; a second call does nothing."""
+        """Close all connections, busy connections after their call; a second call does nothing."""
         self._closing.set()
         with self._lock:
             idle, self._idle = self._idle, []

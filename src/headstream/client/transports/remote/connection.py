@@ -92,7 +92,7 @@ def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
 
 
 def _is_refusal_of_plain_bytes(error: Exception) -> bool:
-    """Return whether a connection ended as TLS servers end plain ones: closed, reset, or by an alert."""
+    """Return whether a connection ended as TLS servers end plain connections: closed, reset, or by an alert."""
     return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
 
 
@@ -141,7 +141,7 @@ def make_tls(address: ServerUrl) -> ssl.SSLContext:
         raise InvalidOptionError(
             f"tls_ca_file cannot be used: {error.strerror or error}",
             where=address.options.tls_ca_file,
-            advice="Name a PEM file with certificates",
+            advice="Specify a PEM file with certificates",
         ) from None
     if not address.options.tls_verify:
         context.check_hostname = False

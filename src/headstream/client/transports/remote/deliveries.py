@@ -33,7 +33,7 @@ class RemoteLeases:
         self._caller = caller
 
     def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
-        """Lease messages of the first partition that has some; see Leases.lease()."""
+        """Lease messages of the first partition that has messages; see Leases.lease()."""
         command = LeaseMessages(
             topic.stream,
             topic.topic,

@@ -72,7 +72,7 @@ class HttpConnector:
         return connection
 
     def show(self, connection: HttpConnection, refused: str | None = None) -> str:
-        """Return the access token, by a login if there is none, it expires, or it is `refused` by the server."""
+        """Return the access token, by a login if there is none, if it expires, or if the server has `refused` it."""
         with self._lock:
             access = self._access
             if access is None or access.token == refused or access.expiry - _EARLY_S < time.time():
@@ -200,7 +200,9 @@ class HttpConnection:
             return error
         text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
         if status == 413:
-            advice = "Send less at once (batch_bytes), or raise headstream.max_frame_size of the server, or http.max_request_size"
+            advice = (
+                "Send smaller batches (batch_bytes), or raise the server's headstream.max_frame_size or http.max_request_size"
+            )
             return LimitError("a request exceeds the server's limit over HTTP", where=self._address.place, advice=advice)
         if status >= 500:  # mostly a proxy's, which can have forwarded the request
             return lost(self._address, text)

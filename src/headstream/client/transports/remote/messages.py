@@ -94,7 +94,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id, None from a server without numbered batches; the timeout's None uses the options' value."""
+        """Return a producer id, None from a server without numbered batches; a timeout of None uses the options' value."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:
@@ -106,8 +106,8 @@ class RemoteMessages:
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
         """Release a producer that sends nothing more to a topic; retried for a short time only.
 
-        A producer with an unanswered attempt is kept until the server expires it: a batch that arrives late would otherwise come
-        from an unknown producer, and be appended again, or after newer ones.
+        A producer with an unanswered attempt is kept until the server expires it: otherwise a late batch would belong to an
+        unknown producer, and be appended again, or after newer batches.
         """
         if producer_id in self._unanswered:
             self._unanswered.discard(producer_id)
@@ -177,9 +177,11 @@ class RemoteMessages:
         generation: int = 0,
     ) -> bool:
         wait_ms = min(max(math.ceil(timeout_ms), 0), _LONGEST_WAIT_MS)
-        who = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
+        membership = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
         try:
-            return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
+            return self._caller.call(
+                WaitMessages(topic.stream, topic.topic, positions, wait_ms, *membership), wait_ms=wait_ms
+            ).is_woken
         except ClosedError as error:
             if error.status is None:
                 raise

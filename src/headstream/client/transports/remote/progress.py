@@ -68,7 +68,7 @@ class RemoteGroups:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin without a thread, and without members to remove: those are the parent's."""
+        """Start without a thread and without members in a forked child: they belong to the parent process."""
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 

@@ -57,7 +57,7 @@ class QuicConnector:
             raise InvalidOptionError(
                 f"tls_ca_file cannot be used: {error.strerror or error}",
                 where=options.tls_ca_file,
-                advice="Name a PEM file with certificates",
+                advice="Specify a PEM file with certificates",
             ) from None
 
     def connect(self, begin: Callable[[Connection], None]) -> QuicClientConnection:

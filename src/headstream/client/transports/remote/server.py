@@ -1,4 +1,4 @@
-"""Server: what only a server has: users, tokens, clients, statistics."""
+"""Server: the parts that only a server has: users, tokens, clients, statistics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EVERYTHING: Final = (SnapshotType.ALL,)
 
 
 class Server:
-    """Commands to a server as a whole; any thread. Client.server is one.
+    """Commands about a server; usable from any thread. Client.server is one.
 
     Args:
         caller: Sends the commands.
@@ -79,7 +79,7 @@ class Server:
     # -- clients ----------------------------------------------------------------------------------------------
 
     def me(self) -> ClientDetails:
-        """Return the current connection; InvalidInputError over HTTP, which has none."""
+        """Return the current connection; InvalidInputError over HTTP, which has no connections."""
         return self._caller.call(GetMe())
 
     def clients(self) -> list[Client]:
@@ -124,7 +124,7 @@ class Server:
         Args:
             username: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: Its permissions; None grants only what every user is allowed to do.
+            permissions: Its permissions; None grants only the rights of every user.
             is_active: Whether it is allowed to log in.
 
         Raises:

@@ -132,7 +132,7 @@ class TcpConnection:
         return type(command).decode_reply(body)
 
     def _has_been_refused(self) -> bool:
-        """Return whether the server replied without reading the whole request, because it exceeds its limit."""
+        """Return whether the server replied without reading the entire request, because it exceeds the server's limit."""
         try:
             return has_something(self._link) and self._read()[0] == Status.INVALID_COMMAND
         except (OSError, OutcomeUnknownError):
@@ -140,15 +140,15 @@ class TcpConnection:
 
     def _too_long(self) -> LimitError:
         error = LimitError(
-            f"a request of {self._sent_bytes} bytes, which exceeds the server's limit",
+            f"a request of {self._sent_bytes} bytes exceeds the server's limit",
             where=self._address.place,
-            advice="Send less at once (batch_bytes), or raise headstream.max_frame_size of the server",
+            advice="Send smaller batches (batch_bytes), or raise headstream.max_frame_size of the server",
         )
         error.status = Status.INVALID_COMMAND
         return error
 
     def _read(self) -> tuple[int, BytesLike]:
-        """Return a response's status, and its body in its own buffer."""
+        """Return a response's status, and its body in a separate buffer."""
         first = memoryview(self._first)
         count = self._link.recv_into(first)
         while 0 < count < _HEAD_BYTES:

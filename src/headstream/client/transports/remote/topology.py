@@ -115,7 +115,7 @@ class RemoteTopics:
         self._caller.call(DeleteTopic(name.stream, name.topic))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic by name; omitted ones stay."""
+        """Change options of a topic by name; omitted options stay unchanged."""
         TopicOptions(**changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
 

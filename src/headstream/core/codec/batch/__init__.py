@@ -7,6 +7,6 @@ A batch is messages back to back, little-endian, either sent by a client or stor
              | headers_length u32 | headers | payload_length u32 | payload
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-stamp makes stored messages from sent ones, scan walks stored ones, columns makes Arrow-layout columns from
-them, pack makes sent messages from columns.
+stamp converts sent messages to stored messages, scan walks stored messages, columns converts them to Arrow-layout columns, pack
+converts columns to sent messages.
 """

@@ -1,4 +1,4 @@
-"""The plain checksums of any buffer: CRC-32 as zlib has it, and CRC-32C."""
+"""The plain checksums of any buffer: CRC-32 as in zlib, and CRC-32C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def checksum_level() -> int:
 
 
 def crc32(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32 of any buffer, as zlib has it, continued from that of the preceding bytes."""
+    """Return the CRC-32 of any buffer, as zlib computes it, continued from the CRC-32 of the preceding bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -34,7 +34,7 @@ def crc32(data: BytesLike, value: int = 0) -> int:
 
 
 def crc32c(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32C (Castagnoli) of any buffer, continued from that of the preceding bytes."""
+    """Return the CRC-32C (Castagnoli) of any buffer, continued from the CRC-32C of the preceding bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

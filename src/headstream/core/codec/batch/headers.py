@@ -30,16 +30,13 @@ NULL_FIRST = cython.declare(cython.uint, int.from_bytes(b"hs.n", "little"))
 NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0 if bytes are a valid value of a kind, or a fault, which is noted; any bytes are valid for an unknown kind."""
+    """Return 0 if bytes are a valid value of a kind, or a fault, which is recorded; any bytes are valid for an unknown kind."""
     width: cython.longlong = c.kind_width(kind)
     if kind == 0:
-        return c.note_fault(notes, faults.KIND_ZERO, at - 5, 0, 0)
+        return c.note_fault(notes, faults.KIND_ZERO, at - layout.VALUE_HEAD, 0, 0)
     if width >= 0 and size != width:
         return c.note_fault(notes, faults.VALUE_WIDTH, at, width, size)
     if kind == 3 and p[at] > 1:
@@ -51,13 +48,10 @@ def check_value(
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_block(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, values: cython.bint, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return the number of a block's headers, or a fault, which is noted; keys and values are checked only with `values`."""
+    """Return the number of a block's headers, or a fault, which is recorded; keys and values are checked only with `values`."""
     count: cython.longlong = 0
     good: cython.longlong
     size: cython.longlong
@@ -66,20 +60,20 @@ def check_block(
             return c.note_fault(notes, faults.HEADER_CUT, at, 4, end - at)
         size = c.load32(p, at)
         at += 4
-        if end - at < size + 5:
-            return c.note_fault(notes, faults.KEY_CUT, at, size + 5, end - at)
+        if end - at < size + layout.VALUE_HEAD:
+            return c.note_fault(notes, faults.KEY_CUT, at, size + layout.VALUE_HEAD, end - at)
         if size < 1 or size > 255:
             return c.note_fault(notes, faults.KEY_LENGTH, at, 1, size)
         if values:
             good = c.utf8_size(p, at, size)
             if good < size:
                 return c.note_fault(notes, faults.KEY_TEXT, at + good, size, good)
-        at += size + 5
+        at += size + layout.VALUE_HEAD
         size = c.load32(p, at - 4)
         if end - at < size:
             return c.note_fault(notes, faults.VALUE_CUT, at, size, end - at)
         if values:
-            good = check_value(p, p[at - 5], at, size, notes)
+            good = check_value(p, p[at - layout.VALUE_HEAD], at, size, notes)
             if good < 0:
                 return good
         at += size
@@ -87,50 +81,41 @@ def check_block(
     return count
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def key_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
     """Return the end of the reserved header with the message's key, or `at` if there is none."""
-    if end - at < 15 or c.load32(p, at) != 6 or p[at + 10] != 1:
+    if end - at < layout.KEY_VALUE or c.load32(p, at) != layout.KEY_KIND - layout.KEY_NAME or p[at + layout.KEY_KIND] != 1:
         return at
-    if c.load32(p, at + 4) != KEY_FIRST or c.load16(p, at + 8) != KEY_LAST:
+    if c.load32(p, at + layout.KEY_NAME) != KEY_FIRST or c.load16(p, at + layout.KEY_LAST) != KEY_LAST:
         return at
-    return at + 15 + c.load32(p, at + 11)
+    return at + layout.KEY_VALUE + c.load32(p, at + layout.KEY_SIZE)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def null_end(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload_size: cython.longlong
 ) -> cython.longlong:
     """Return the end of the reserved header of a null payload, or `at` if there is none."""
     if (
         payload_size > 0
-        or end - at < 17
-        or c.load32(p, at) != 7
-        or p[at + 11] != 3
-        or c.load32(p, at + 12) != 1
-        or p[at + 16] != 1
+        or end - at < layout.NULL_BYTES
+        or c.load32(p, at) != layout.NULL_KIND - layout.NULL_NAME
+        or p[at + layout.NULL_KIND] != 3
+        or c.load32(p, at + layout.NULL_SIZE) != 1
+        or p[at + layout.NULL_VALUE] != 1
     ):
         return at
-    if c.load32(p, at + 4) != NULL_FIRST or c.load32(p, at + 7) != NULL_LAST:
+    if c.load32(p, at + layout.NULL_NAME) != NULL_FIRST or c.load32(p, at + layout.NULL_LAST) != NULL_LAST:
         return at
-    return at + 17
+    return at + layout.NULL_BYTES
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_blocks(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, blocks: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """List where the headers of each stored message begin, behind the reserved ones, and end; return 0 or a fault.
+    """List where the headers of each stored message begin, after the reserved headers, and end; return 0 or a fault.
 
     Args:
         blocks: The output, 16 bytes per message.
-        notes: Where a fault is noted; else, from byte 24, the numbers of messages, of headers, of bytes in the blocks, and
+        notes: Where a fault is noted; else, from NOTED_COUNT on, the numbers of messages, of headers, of bytes in the blocks, and
             of headers in the message with most headers.
     """
     at: cython.longlong = 0
@@ -153,23 +138,20 @@ def list_blocks(
         if size - end - 4 < length:
             return c.note_fault(notes, faults.PAYLOAD_CUT, end + 4, length, size - end - 4)
         begin = null_end(p, key_end(p, begin, end), end, length)
-        c.store64_signed(blocks, 16 * count, begin)
-        c.store64_signed(blocks, 16 * count + 8, end)
+        c.store64_signed(blocks, layout.RUN_BYTES * count, begin)
+        c.store64_signed(blocks, layout.RUN_BYTES * count + layout.RUN_END, end)
         headers += found
         total += end - begin
         most = found if found > most else most
         count += 1
         at = end + 4 + length
-    c.store64_signed(notes, 24, count)
-    c.store64_signed(notes, 32, headers)
-    c.store64_signed(notes, 40, total)
-    c.store64_signed(notes, 48, most)
+    c.store64_signed(notes, layout.BLOCKS_COUNT, count)
+    c.store64_signed(notes, layout.BLOCKS_HEADERS, headers)
+    c.store64_signed(notes, layout.BLOCKS_SIZE, total)
+    c.store64_signed(notes, layout.BLOCKS_MOST, most)
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the headers of a checked block sorted by key, equal keys in their order; return their number."""
     count: cython.longlong = 0
@@ -177,25 +159,22 @@ def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
     while at < end:
         c.store64_signed(entries, 8 * count, at + 4)
         if count > 0 and sorted_so_far:
-            sorted_so_far = c.compare_keys(p, c.load64_signed(entries, 8 * count - 8), at + 4) <= 0
+            sorted_so_far = c.compare_keys(p, c.load64_signed(entries, 8 * (count - 1)), at + 4) <= 0
         count += 1
-        at += 9 + c.load32(p, at)
+        at += layout.HEADER_OVERHEAD + c.load32(p, at)
         at += c.load32(p, at - 4)
     if not sorted_so_far:
         c.sort_keys(p, entries, count)
     return count
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def keep_last(p: cython.p_const_uchar, entries: cython.p_uchar, count: cython.longlong) -> cython.longlong:
     """Remove all but the last header of each key from a sorted list; return the new length."""
     kept: cython.longlong = 0
     i: cython.longlong
     for i in range(count):
         key_at: cython.longlong = c.load64_signed(entries, 8 * i)
-        if kept > 0 and c.compare_keys(p, c.load64_signed(entries, 8 * kept - 8), key_at) == 0:
+        if kept > 0 and c.compare_keys(p, c.load64_signed(entries, 8 * (kept - 1)), key_at) == 0:
             kept -= 1
         c.store64_signed(entries, 8 * kept, key_at)
         kept += 1

@@ -38,12 +38,8 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
     from cython.cimports.headstream.core.codec.checksums import xxh3_from
 
-BATCH = cython.declare(cython.longlong, 256)
-FRAME = cython.declare(cython.longlong, 48)
-SUMMED = cython.declare(cython.longlong, 40)
-"""Bytes of a batch's header that its checksum covers, before the count."""
-TIME_BYTES = cython.declare(cython.longlong, 29)
-"""The header `hs.timestamp`: key length u32 | 12 bytes | kind u8 | 8 as u32 | the time u64."""
+BATCH = cython.declare(cython.longlong, layout.BATCH_BYTES)
+FRAME = cython.declare(cython.longlong, layout.FRAME_BYTES)
 TIME_KEY_FIRST = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
 TIME_KEY_LAST = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 INT64_KIND = cython.declare(cython.uchar, 7)
@@ -56,7 +52,7 @@ MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
 
 # What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
 # A fault is noted before.
-GROUP = cython.declare(cython.longlong, 32)
+GROUP = cython.declare(cython.longlong, layout.GROUP_BYTES)
 GROUPS = cython.declare(cython.longlong, 64)
 
 
@@ -90,17 +86,17 @@ def _take_headers(
     """Write the headers of a frame in the layout of a message; return where they end, or a fault."""
     size: cython.longlong
     while at < end:
-        if end - at < 5:
+        if end - at < layout.VALUE_HEAD:
             return HEADERS
         size = c.load32(p, at + 1)
-        if end - at - 10 < size:
+        if end - at - 2 * layout.VALUE_HEAD < size:
             return HEADERS
         if p[at] != TEXT_KIND:
             return KEY_KIND
-        length: cython.longlong = c.load32(p, at + size + 6)
-        if end - at - 10 - size < length:
+        length: cython.longlong = c.load32(p, at + layout.VALUE_HEAD + size + 1)
+        if end - at - 2 * layout.VALUE_HEAD - size < length:
             return HEADERS
-        length += 9 + size
+        length += layout.HEADER_OVERHEAD + size
         c.copy(q, to, p, at + 1, length)
         to += length
         at += length + 1
@@ -118,35 +114,35 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
     at: cython.longlong = BATCH
     to: cython.longlong = 0
     count: cython.longlong = 0
-    if size < BATCH or c.load64_signed(p, 32) != size or c.load64(p, 24) > MAX_ORIGIN:
+    if size < BATCH or c.load64_signed(p, layout.BATCH_LENGTH) != size or c.load64(p, layout.BATCH_ORIGIN) > MAX_ORIGIN:
         return LAYOUT
-    origin: cython.ulonglong = c.load64(p, 24)
-    i: cython.longlong = 52
+    origin: cython.ulonglong = c.load64(p, layout.BATCH_ORIGIN)
+    i: cython.longlong = layout.BATCH_ZEROS
     while i < BATCH:
         if c.load32(p, i) != 0:
             return RESERVED
         i += 4
     while at < size:
-        if size - at < FRAME or count >= c.load32(p, 48):
+        if size - at < FRAME or count >= c.load32(p, layout.BATCH_COUNT):
             return LAYOUT
-        headers: cython.longlong = c.load32(p, at + 32)
-        payload: cython.longlong = c.load32(p, at + 36)
+        headers: cython.longlong = c.load32(p, at + layout.FRAME_HEADERS)
+        payload: cython.longlong = c.load32(p, at + layout.FRAME_PAYLOAD)
         body: cython.longlong = at + FRAME
         end: cython.longlong = body + payload + headers
         if end > size:
             return LAYOUT
-        if c.load64(p, at + 40) != 0:
+        if c.load64(p, at + layout.FRAME_ZEROS) != 0:
             return RESERVED
         if payload == 0:
             return EMPTY_PAYLOAD
-        if xxh3_from(p, at + 8, end - at - 8) != c.load64(p, at):
+        if xxh3_from(p, at + layout.FRAME_ID, end - at - layout.FRAME_ID) != c.load64(p, at):
             return MESSAGE_CHECKSUM
-        c.copy(sums, 44 + 8 * count, p, at, 8)
+        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, p, at, 8)
         count += 1
-        c.copy(q, to, p, at + 8, 16)
+        c.copy(q, to, p, at + layout.FRAME_ID, layout.ID_BYTES)
         block: cython.longlong = to + layout.SENT_HEADERS
-        time_us: cython.ulonglong = origin + c.load32(p, at + 28)
-        shown: cython.longlong = block + (TIME_BYTES if time_us > 0 else 0)
+        time_us: cython.ulonglong = origin + c.load32(p, at + layout.FRAME_ORIGIN)
+        shown: cython.longlong = block + (layout.TIME_BYTES if time_us > 0 else 0)
         to = _take_headers(p, body + payload, end, q, shown)
         if to < 0:
             return to
@@ -159,11 +155,11 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
         c.copy(q, to + 4, p, body, payload)
         to += 4 + payload
         at = end
-    if count != c.load32(p, 48) or count == 0:
+    if count != c.load32(p, layout.BATCH_COUNT) or count == 0:
         return LAYOUT
-    c.copy(sums, 0, p, 0, SUMMED)
-    c.copy(sums, SUMMED, p, 48, 4)
-    return to if xxh3_from(sums, 0, 44 + 8 * count) == c.load64(p, 40) else BATCH_CHECKSUM
+    c.copy(sums, 0, p, 0, layout.SUMMED_COUNT)
+    c.copy(sums, layout.SUMMED_COUNT, p, layout.BATCH_COUNT, 4)
+    return to if xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count) == c.load64(p, layout.BATCH_CHECKSUM) else BATCH_CHECKSUM
 
 
 @cython.cfunc
@@ -171,25 +167,27 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
 @cython.nogil
 def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.void:
     """Write the header hs.timestamp."""
-    c.store32(q, to, 12)
-    c.store64(q, to + 4, TIME_KEY_FIRST)
-    c.store32(q, to + 12, TIME_KEY_LAST)
-    q[to + 16] = INT64_KIND
-    c.store32(q, to + 17, 8)
-    c.store64(q, to + 21, time_us)
+    c.store32(q, to, layout.TIME_KIND - layout.TIME_NAME)
+    c.store64(q, to + layout.TIME_NAME, TIME_KEY_FIRST)
+    c.store32(q, to + layout.TIME_LAST, TIME_KEY_LAST)
+    q[to + layout.TIME_KIND] = INT64_KIND
+    c.store32(q, to + layout.TIME_SIZE, 8)
+    c.store64(q, to + layout.TIME_VALUE, time_us)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
 def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload: cython.longlong) -> cython.longlong:
-    """Return where the header with the sender's time begins, or -1 if a message has none."""
+    """Return where the header with the sender's time begins, or -1 if a message lacks it."""
     at = null_end(p, key_end(p, at, end), end, payload)
-    if end - at < TIME_BYTES or c.load32(p, at) != 12 or c.load64(p, at + 4) != TIME_KEY_FIRST:
+    if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return -1
-    if c.load32(p, at + 12) != TIME_KEY_LAST or p[at + 16] != INT64_KIND or c.load32(p, at + 17) != 8:
+    if c.load64(p, at + layout.TIME_NAME) != TIME_KEY_FIRST or c.load32(p, at + layout.TIME_LAST) != TIME_KEY_LAST:
         return -1
-    return at if p[at + 28] < 128 else -1  # before 1970: an ordinary header
+    if p[at + layout.TIME_KIND] != INT64_KIND or c.load32(p, at + layout.TIME_SIZE) != 8:
+        return -1
+    return at if c.load64_signed(p, at + layout.TIME_VALUE) >= 0 else -1  # before 1970: an ordinary header
 
 
 @cython.cfunc
@@ -225,8 +223,8 @@ def _groups(p: cython.p_const_uchar, size: cython.longlong, most: cython.longlon
         timed: cython.longlong = _time_at(p, block, end, payload)
         length += headers
         if timed >= 0:
-            origin = c.load64(p, timed + 21)
-            length -= TIME_BYTES + 1
+            origin = c.load64(p, timed + layout.TIME_VALUE)
+            length -= layout.TIME_BYTES + 1
         low: cython.ulonglong = least if least < origin else origin
         high: cython.ulonglong = largest if largest > origin else origin
         if (
@@ -246,9 +244,9 @@ def _groups(p: cython.p_const_uchar, size: cython.longlong, most: cython.longlon
         at = end + 4 + payload
         note: cython.longlong = GROUPS + GROUP * group
         c.store64_signed(notes, note, at)
-        c.store64_signed(notes, note + 8, count)
-        c.store64(notes, note + 16, least)
-        c.store64_signed(notes, note + 24, size_bytes)
+        c.store64_signed(notes, note + layout.GROUP_COUNT, count)
+        c.store64(notes, note + layout.GROUP_ORIGIN, least)
+        c.store64_signed(notes, note + layout.GROUP_FRAMES, size_bytes)
     return group + 1
 
 
@@ -267,7 +265,7 @@ def _give_headers(
     length: cython.longlong
     while at < end:
         length = c.load32(p, at)
-        length += 9 + c.load32(p, at + length + 5)
+        length += layout.HEADER_OVERHEAD + c.load32(p, at + length + layout.VALUE_HEAD)
         if at != timed:
             q[to] = TEXT_KIND
             c.copy(q, to + 1, p, at, length)
@@ -290,40 +288,40 @@ def _give_batch(
 ) -> cython.longlong:
     """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends."""
     end: cython.longlong = c.load64_signed(notes, 0)
-    summed: cython.longlong = 44
+    count: cython.longlong = 0
     begin: cython.longlong = to
     base: cython.ulonglong = c.load64(p, at)
-    origin: cython.ulonglong = c.load64(notes, 16)
+    origin: cython.ulonglong = c.load64(notes, layout.GROUP_ORIGIN)
     c.fill(q, to, 0, BATCH)
     c.store64_signed(q, to, partition)
-    c.store64(q, to + 8, base)
-    c.store64(q, to + 16, c.load64(p, at + layout.TIMESTAMP))
-    c.store64(q, to + 24, origin)
-    c.store64_signed(q, to + 32, BATCH + c.load64_signed(notes, 24))
-    c.store32(q, to + 48, c.load64_signed(notes, 8))
+    c.store64(q, to + layout.BATCH_OFFSET, base)
+    c.store64(q, to + layout.BATCH_TIME, c.load64(p, at + layout.TIMESTAMP))
+    c.store64(q, to + layout.BATCH_ORIGIN, origin)
+    c.store64_signed(q, to + layout.BATCH_LENGTH, BATCH + c.load64_signed(notes, layout.GROUP_FRAMES))
+    c.store32(q, to + layout.BATCH_COUNT, c.load64_signed(notes, layout.GROUP_COUNT))
     to += BATCH
     while at < end:
         block: cython.longlong = at + layout.HEADERS
         headers: cython.longlong = block + c.load32(p, at + layout.HEADERS_SIZE)
         payload: cython.longlong = c.load32(p, headers)
         timed: cython.longlong = _time_at(p, block, headers, payload)
-        c.copy(q, to + 8, p, at + layout.ID, 16)
-        c.store32(q, to + 24, c.load64(p, at) - base)
-        sent_us: cython.ulonglong = c.load64(p, timed + 21) if timed >= 0 else c.load64(p, at + layout.TIMESTAMP)
-        c.store32(q, to + 28, sent_us - origin)
-        c.store32(q, to + 36, payload)
-        c.store64(q, to + 40, 0)
+        c.copy(q, to + layout.FRAME_ID, p, at + layout.ID, layout.ID_BYTES)
+        c.store32(q, to + layout.FRAME_OFFSET, c.load64(p, at) - base)
+        sent_us: cython.ulonglong = c.load64(p, timed + layout.TIME_VALUE) if timed >= 0 else c.load64(p, at + layout.TIMESTAMP)
+        c.store32(q, to + layout.FRAME_ORIGIN, sent_us - origin)
+        c.store32(q, to + layout.FRAME_PAYLOAD, payload)
+        c.store64(q, to + layout.FRAME_ZEROS, 0)
         c.copy(q, to + FRAME, p, headers + 4, payload)
         last: cython.longlong = _give_headers(p, block, headers, timed, q, to + FRAME + payload)
-        c.store32(q, to + 32, last - to - FRAME - payload)
-        c.store64(q, to, xxh3_from(q, to + 8, last - to - 8))
-        c.copy(sums, summed, q, to, 8)
-        summed += 8
+        c.store32(q, to + layout.FRAME_HEADERS, last - to - FRAME - payload)
+        c.store64(q, to, xxh3_from(q, to + layout.FRAME_ID, last - to - layout.FRAME_ID))
+        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, q, to, 8)
+        count += 1
         to = last
         at = headers + 4 + payload
-    c.copy(sums, 0, q, begin, SUMMED)
-    c.copy(sums, SUMMED, q, begin + 48, 4)
-    c.store64(q, begin + 40, xxh3_from(sums, 0, summed))
+    c.copy(sums, 0, q, begin, layout.SUMMED_COUNT)
+    c.copy(sums, layout.SUMMED_COUNT, q, begin + layout.BATCH_COUNT, 4)
+    c.store64(q, begin + layout.BATCH_CHECKSUM, xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count))
     return to
 
 
@@ -331,14 +329,14 @@ _NOTES: Final = struct.Struct("<3q")
 
 
 def decode_batch(batch: BytesLike) -> memoryview | int:
-    """Return the messages of a whole batch, header included, as messages of a send, or its BatchFault."""
+    """Return the messages of a complete batch, header included, as messages of a send, or its BatchFault."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     most: cython.longlong = 0
     if size >= BATCH:
-        most = min(c.load32(p, 48), (size - BATCH) // FRAME)
-    summed, sent = c.new_bytes(44 + 8 * most), c.new_bytes(size + 5 * most)
+        most = min(c.load32(p, layout.BATCH_COUNT), (size - BATCH) // FRAME)
+    summed, sent = c.new_bytes(layout.SUMMED_FRAMES + 8 * most), c.new_bytes(size + 5 * most)
     sums: cython.p_uchar = c.writable(summed)
     q: cython.p_uchar = c.writable(sent)
     found: cython.longlong
@@ -348,7 +346,7 @@ def decode_batch(batch: BytesLike) -> memoryview | int:
 
 
 def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0) -> bytearray:
-    """Return stored messages as batches after `head` undefined bytes: one, unless their times are too far apart.
+    """Return stored messages after `head` undefined bytes: one batch, or several if their times are too far apart.
 
     The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """
@@ -357,7 +355,7 @@ def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0)
     size: cython.longlong = view.nbytes
     most: cython.longlong = count
     number: cython.longlong = partition
-    noted, summed = c.new_bytes(GROUPS + GROUP * most), c.new_bytes(44 + 8 * most)
+    noted, summed = c.new_bytes(GROUPS + GROUP * most), c.new_bytes(layout.SUMMED_FRAMES + 8 * most)
     notes: cython.p_uchar = c.writable(noted)
     sums: cython.p_uchar = c.writable(summed)
     found: cython.longlong
@@ -368,7 +366,7 @@ def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0)
     total: cython.longlong = head
     i: cython.longlong
     for i in range(found):
-        total += BATCH + c.load64_signed(notes, GROUPS + GROUP * i + 24)
+        total += BATCH + c.load64_signed(notes, GROUPS + GROUP * i + layout.GROUP_FRAMES)
     batches = c.new_bytes(total)
     q: cython.p_uchar = c.writable(batches)
     at: cython.longlong = 0

@@ -1,4 +1,4 @@
-"""Arguments and results of the kernels: the same classes for compiled and interpreted ones."""
+"""Arguments and results of the kernels: the same classes for compiled and interpreted kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headstream.errors import DecodeError
 
 @dataclass(slots=True)
 class Stamped:
-    """Stored messages made from sent ones; each message's state byte counts as 0 in the CRC-32C."""
+    """Stored messages created from sent messages; each message's state byte counts as 0 in the CRC-32C."""
 
     data: bytearray
     count: int
@@ -24,9 +24,9 @@ class Scan:
 
     Args:
         end: The byte position after the last complete one.
-        first_offset: Offset of the first one; -1 if there is none, as are the two times, microseconds since 1970 UTC.
-        crc32c: CRC-32C of the complete ones with each message's state byte taken as 0.
-        fault: The fault of the next one; None if the range ends with a complete one.
+        first_offset: Offset of the first message, or -1 if there is none; so are the two times, microseconds since 1970 UTC.
+        crc32c: CRC-32C of the complete messages with each state byte taken as 0.
+        fault: The fault of the next message; None if the range ends with a complete one.
     """
 
     count: int
@@ -81,10 +81,10 @@ class Matches:
     Args:
         data: The matching messages, back to back; a view of the input if it is one piece of it.
         end: The byte position where the scan ended: of the first message that was not examined, or that failed.
-        scanned_count: The number of messages examined, a last one that stopped the scan not included.
+        scanned_count: The number of messages examined, without a message that stopped the scan.
         failed_count: How many of them compare values that cannot be compared.
         last_offset: The offset of the last message examined; -1 for none.
-        is_stopped: Whether the message at `end` stopped the scan, because it compares such values.
+        is_stopped: Whether the message at `end` stopped the scan, because its values cannot be compared.
     """
 
     data: memoryview
@@ -156,7 +156,7 @@ HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "deci
 
 @dataclass(frozen=True, slots=True)
 class WantedHeader:
-    """A header that gets its own column; a decimal has at most 1 to 38 digits."""
+    """A header that gets a column; a decimal has at most 1 to 38 digits."""
 
     name: str
     type: HeaderType

@@ -25,7 +25,7 @@ def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: 
     """Return the first value whose offsets do not ascend within `size`, or -1."""
     i: cython.longlong
     for i in range(count):
-        if c.load32(offsets, 4 * i) > c.load32(offsets, 4 * i + 4) or c.load32(offsets, 4 * i + 4) > size:
+        if c.load32(offsets, 4 * i) > c.load32(offsets, 4 * (i + 1)) or c.load32(offsets, 4 * (i + 1)) > size:
             return i
     return -1
 
@@ -57,4 +57,4 @@ def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values:
 
 def last_offset(offsets: BytesLike, count: int) -> int:
     """Return the last of a column's offsets: int32, one more than values."""
-    return int.from_bytes(memoryview(offsets)[4 * count : 4 * count + 4], "little")
+    return int.from_bytes(memoryview(offsets)[4 * count : 4 * (count + 1)], "little")

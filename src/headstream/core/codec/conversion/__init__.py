@@ -1,4 +1,4 @@
-"""Conversion of a message to another dialect, and a plan of what it would lose.
+"""Conversion of a message to another dialect, and a plan of the losses.
 
     plan_conversion(message, to="kip82")                     the findings: losses, and values that change their kind
     convert(message, to="kip82")                             the message in that dialect; a loss is an error
@@ -15,7 +15,7 @@
     replicate             a Qlik Replicate envelope, whose headers are a map of strings         bytes
     row                   the columns of a Spark row, as format("headstream") writes it         dict
 
-Messages with an offset and a timestamp are written as stored messages, others (binary and JSON only) as sent ones.
+Messages with an offset and a timestamp are written as stored messages, other messages (binary and JSON only) as sent messages.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ class Dialect:
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     """Return the losses of converting a message to a dialect.
 
-    convert() raises for exactly those messages whose plan has a loss.
+    convert() raises exactly for messages whose plan has a loss.
 
     Args:
         message: Any.
         to: One of DIALECTS.
 
     Returns:
-        The findings: losses, and values that change their kind but not their value; empty if nothing changes. What makes
+        The findings: losses, and values that change their kind but not their value; empty if nothing changes. A part that makes
         the message impossible in the dialect is a loss that no policy accepts.
 
     Raises:
@@ -59,13 +59,13 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
 
 
 def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Message:
-    """Return a message without anything that a dialect cannot represent.
+    """Return a message without the parts that a dialect cannot represent.
 
     Args:
-        on_loss: What to do with a loss: a policy, or several in order of preference.
+        on_loss: The treatment of a loss: a policy, or several in order of preference.
 
     Raises:
-        LimitError: the dialect cannot represent something, and no given policy accepts that.
+        LimitError: the dialect cannot represent a part, and no given policy accepts that.
     """
     capabilities, policies = _dialect(to).capabilities, policies_of(on_loss)
     changes: dict[str, Any] = _bare_changes(message) if "bare" in policies and to in _WITH_RESERVED_HEADERS else {}
@@ -111,7 +111,7 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
     Args:
         message: Any; read_messages() decodes bytes to messages.
         to: One of DIALECTS.
-        on_loss: `error` rejects what the dialect cannot represent; `drop` omits it, `widen` and `text` convert it to a
+        on_loss: `error` rejects values that the dialect cannot represent; `drop` omits it, `widen` and `text` convert it to a
             wider kind or to its text; `bare` omits id and microseconds where they would become headers. Several policies
             are tried in order.
 
@@ -119,23 +119,25 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
 
     Raises:
-        LimitError: the dialect cannot represent something, and no given policy accepts that.
-        InvalidInputError: the message is impossible in the dialect: one that was not polled in `binary-first`, a payload that
-            is not an envelope in `replicate`, a number beyond the dialect's fields.
+        LimitError: the dialect cannot represent a part, and no given policy accepts that.
+        InvalidInputError: the message is impossible in the dialect: a message that was not polled in `binary-first`, a payload
+            that is not an envelope in `replicate`, a number beyond the dialect's fields.
         InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)
 
 
 def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "error") -> Any:
-    """Return several messages in another dialect: back to back, or in one JSON document; a single one for `kafka` and `row`.
+    """Return several messages in another dialect: back to back, or in one JSON document; `kafka` and `row` accept a single
+    message.
 
     Args:
         on_loss: As for convert().
 
     Raises:
-        LimitError: the dialect cannot represent something, and no given policy accepts that.
-        InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be with the others.
+        LimitError: the dialect cannot represent a part, and no given policy accepts that.
+        InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be in one document with the other
+            messages.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 

@@ -1,4 +1,4 @@
-"""Which parts of a message, besides its header values, a dialect can represent: payload, key, state, order and repeats."""
+"""The parts of a message, besides its header values, that a dialect can represent: payload, key, state, order and repeats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Capabilities:
 
     Args:
         iggy_limits: Whether payloads and keys have to be within Iggy's limits.
-        stored: The fields it has besides payload and headers: of key, id, offset, timestamp, micros, state, checksum.
+        stored: Its fields besides payload and headers, from key, id, offset, timestamp, micros, state, checksum.
         reserved: The reserved names: `first`: a first header hs.key or hs.null is read as key or null payload; `any`: any
             such header is; `carried`: a first header hs.id ... is read as the id ...; `all`: every hs. name is reserved
             except the sender's hs.timestamp; None: no name is reserved.
@@ -64,7 +64,7 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
             reason = f"a key of {len(message.key)} bytes does not fit an Iggy header, which has 1 to {MAX_IGGY_VALUE_BYTES}"
             yield Finding("key", reason, remedies={"drop": DROPPED})
         if message.payload and len(message.payload) > _MAX_IGGY_PAYLOAD_BYTES:
-            reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, this one has {len(message.payload)}"
+            reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, not {len(message.payload)}"
             yield Finding("payload", reason)
         size = sum(len(value.data) for value in message.headers.values())
         if size > _MAX_IGGY_HEADER_BYTES:
@@ -95,7 +95,7 @@ def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tu
     for number, (key, value) in enumerate(pairs):
         part = f"header {key!r}"
         if not capabilities.headers:
-            yield number, Finding(part, f"it has no headers, this one is {value.kind_name}", remedies={"drop": DROPPED})
+            yield number, Finding(part, f"it has no headers, but this header is {value.kind_name}", remedies={"drop": DROPPED})
         elif not capabilities.repeats and last[key] != number:
             reason = "the key repeats, which it cannot hold; dropping retains the last value"
             yield number, Finding(part, reason, remedies={"drop": DROPPED})

@@ -1,4 +1,4 @@
-"""Findings: what happens to a part of a message that a dialect cannot represent unchanged."""
+"""Findings: the changes to parts of a message that a dialect cannot represent unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
 
     Args:
         part: The part: `header 'k'`, `state`, `payload`, ...
-        is_loss: Whether something is lost, which needs a policy; otherwise only the kind changes, not the value.
+        is_loss: Whether a value is lost, which needs a policy; otherwise only its kind changes.
         remedies: Policy -> the replacement of the part (DROPPED: it is omitted).
     """
 

@@ -1,6 +1,6 @@
 """The header values that each family of dialects can represent, and replacements for all other values.
 
-A value retains its kind if the family has it. An integer of a kind that KIP-82 does not have becomes an int that holds
+A value retains its kind if the dialect has that kind. An integer of a kind that KIP-82 does not have becomes an int that holds
 all values of that kind (uint8 int16, uint16 int32, uint32 int64), or int64 if the value fits: only the kind changes,
 which a plan reports. Everything else is a loss.
 """
@@ -71,7 +71,7 @@ def fit_wide(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]
         remedies = {"widen": raw(value.data), "text": string(value.data.hex())}
         return value, _loss(key, f"Headstream has no kind {value.kind_name}", remedies)
     if len(value.data) > MAX_VALUE_BYTES:
-        return value, _loss(key, f"a header value has at most {MAX_VALUE_BYTES} bytes, this one {len(value.data)}")
+        return value, _loss(key, f"a header value has at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
     return value, None
 
 
@@ -81,7 +81,7 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
     if kind == HeaderKind.CHAR and int.from_bytes(value.data, "little") in _SURROGATES:
         return value, _loss(key, "half of a surrogate pair is not a character", {"text": string(to_text(value))})
     if len(value.data) > MAX_VALUE_BYTES:
-        return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES} bytes, this one {len(value.data)}")
+        return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
     if kind == HeaderKind.NULL or kind in KIP82_KINDS:
         return value, None
     if kind not in _WIDENED:
@@ -102,7 +102,7 @@ def fit_string(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | Non
     remedies = {"text": string(to_text(value))}
     if value.kind == HeaderKind.CHAR:
         remedies |= _char_remedies(value)
-    return value, _loss(key, f"an envelope's headers are strings, this one is {value.kind_name}", remedies)
+    return value, _loss(key, f"an envelope's headers are strings, not {value.kind_name}", remedies)
 
 
 def _char_remedies(value: HeaderValue) -> dict[str, Any]:

@@ -5,8 +5,8 @@
     datacontenttype, or content-type    content-type
     another name                        the same: no attribute of the event
 
-An event has the attributes id, source and type. A missing id is the message's, a missing source its topic, a missing time
-its time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
+An event has the attributes id, source and type. A missing id, source or time is filled with the message's id, topic or
+time; specversion is 1.0. hs.kinds then lists the attributes that are headers of the message itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def event_key(key: str) -> str:
 
 
 def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
-    """Return a message's headers, and the keys that hs.kinds has to list because others are filled in."""
+    """Return a message's headers, and the keys that hs.kinds must list because attributes are filled in."""
     headers: dict[str, bytes | None] = {}
     keys = message.headers.keys()
     for key, value in message.headers.items():
@@ -65,12 +65,12 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     headers |= added
     for name in ("id", "source", "type"):
         if not headers.get(_PREFIX + name):
-            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Give the message a header {name!r}")
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add a header to the message: {name!r}")
     return list(headers.items()), {key for key in keys if event_key(key) in _FILLED} if added else set()
 
 
 def rename_event_headers(headers: list[KafkaHeader], listed: Collection[str]) -> list[KafkaHeader]:
-    """Return headers by the names that the message had, without those that were filled in."""
+    """Return headers by the names that the message had, without filled-in headers."""
     names = {key: key for key in listed} | {event_key(key): key for key in listed if event_key(key) != key}
     return [(names.get(key, key), data) for key, data in headers if key in names or key not in _FILLED]
 
@@ -99,7 +99,7 @@ def _event_text(key: str, value: HeaderValue) -> bytes | None:
         return base64.b64encode(plain)
     if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
         raise HeaderError(
-            f"CloudEvents has no type for a {value.kind_name} like this one", where=repr(key), advice="Give it as a string"
+            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass it as a string"
         )
     return encode_value(value)
 

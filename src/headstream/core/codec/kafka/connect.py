@@ -1,14 +1,14 @@
 """Headers as Kafka Connect's converters write and read them: SimpleHeaderConverter, its default, and JsonConverter.
 
-SimpleHeaderConverter writes texts, and guesses the types of a text that it reads:
+SimpleHeaderConverter writes texts, and guesses the type of a text that it reads:
 
     null, true, false        null, boolean          a whole number, also 1e3 or 3.0     the narrowest of int8 to int64
     [...], {...}             array, map             another number                      float32, float64 beyond it, or decimal
     dates and times          date, time, timestamp  anything else                       string
 
 It looks at a text up to the first of : , [ ] { } " alone, without spaces around it, so 10:30 is the number 10, and 007 is 7.
-A text is read here as Connect's guess if that is written as the same text again, and else as a string that keeps it. Where
-Connect's own copy of a value would differ from it, encode_connect() refuses the header.
+A text is read here as Connect's guess if writing the guess gives the same text, otherwise as a string. If Connect's copy of a
+value would differ from it, encode_connect() refuses the header.
 
 JsonConverter writes {"schema":{"type":"int32","optional":false},"payload":3}: it keeps the types.
 """
@@ -45,7 +45,7 @@ _MOST_DIGITS: Final = 40
 
 
 def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return typed headers as texts; HeaderError if Connect would change a value by copying it, because of what it guesses."""
+    """Return typed headers as texts; HeaderError if Connect would change a value by copying it, because of its type guess."""
     headers: list[KafkaHeader] = []
     for key, value in pairs:
         data = _write(value)
@@ -93,7 +93,7 @@ def _copied(data: bytes) -> bytes | None:
 
 
 def _guess(text: str) -> HeaderValue | Decimal | None:
-    """Return what Connect reads: a value, a decimal; None for a string, an array, a map or a time."""
+    """Return the value that Connect reads: a decimal; None for a string, an array, a map or a time."""
     token = _TOKEN.match(text)
     assert token is not None
     first = token[0].strip("".join(map(chr, range(33))))

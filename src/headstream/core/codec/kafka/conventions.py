@@ -4,11 +4,11 @@
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
     connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw, null and hs.* keep kinds
 
-Every convention but raw is exact: a header whose kind or value its products would not give back is also listed in hs.kinds,
-which they pass on as a header of no meaning, and a header that the convention cannot hold is refused by its name. A kind in
-hs.kinds counts as long as the value is one of that kind: another client may have changed it.
+Every convention but raw is exact: a header whose kind or value its products do not preserve is also listed in hs.kinds, which
+they forward as an unknown header, and a header that the convention cannot hold is refused with its name. A kind in
+hs.kinds counts only if the value is valid for it, since another client can have changed the value.
 
-A record is read by a convention that is known, or by the mark that a product left: spring_json_header_types, JsonConverter's
+A record is read by a known convention, or by the mark of a product: spring_json_header_types, JsonConverter's
 envelope; without hs.kinds also ce_specversion, and Connect's texts __connect.errors.*.
 """
 
@@ -47,7 +47,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     """Return a message's headers in the format of a convention; its id, topic and time complete an event.
 
     Raises:
-        HeaderError: the convention cannot hold a header, or requires a missing one.
+        HeaderError: the convention cannot hold a header, or requires a missing header.
     """
     pairs = list(message.headers.items())
     if convention == "headstream":
@@ -55,7 +55,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     if convention == "raw":
         for key, value in pairs:
             if value.kind not in (HeaderKind.RAW, HeaderKind.NULL) and not key.startswith(RESERVED_PREFIX):
-                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Give its bytes")
+                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Pass its bytes")
         return encode_texts(pairs)
     added = set[str]()
     if convention == "cloudevents":
@@ -76,9 +76,10 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
 
 
 def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHeader], HeaderError | None]:
-    """Return a stored message's headers in a convention; what it cannot hold in that of Headstream, with the reason.
+    """Return a stored message's headers in a convention; headers that it cannot hold are in Headstream's convention, with the
+    reason.
 
-    decode_headers() gives them back exactly, regardless of the convention; raw loses kinds.
+    decode_headers() restores them exactly, regardless of the convention; raw loses kinds.
     """
     pairs = list(message.headers.items())
     if convention == "raw":
@@ -97,7 +98,7 @@ def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaH
 
 
 def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
-    """Return typed headers in order, hs.kinds among them; a convention of None is that of the mark, see above."""
+    """Return typed headers in order, including hs.kinds; a convention of None is the mark's convention, see above."""
     text = next((data for key, data in headers if key == KINDS_HEADER and data is not None), None)
     plain = [header for header in headers if header[0] != KINDS_HEADER or header[1] is None]
     if convention is None:
@@ -124,7 +125,7 @@ def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None
 
 
 def _decode_marked(headers: list[KafkaHeader]) -> list[Pair]:
-    """Return typed headers by the marks of products; those without one are raw."""
+    """Return typed headers by the marks of products; headers without a mark are raw."""
     is_event = any(key == EVENT_MARK for key, _ in headers)
     pairs: list[Pair] = []
     for key, value in decode_spring(headers, keeps_classes=True):
@@ -148,7 +149,7 @@ def _guess(headers: list[KafkaHeader], convention: Convention) -> list[Pair]:
 
 
 def _text_of(key: str, data: bytes | None, kind: str, convention: Convention) -> bytes | None:
-    """Return the text of a value as kinds.py has it."""
+    """Return the text of a value in the form of kinds.py."""
     if data is not None and convention == "connect" and kind.startswith("float"):
         return data.lower()  # Java writes 1.0E10
     if data is not None and convention == "cloudevents" and kind == "raw" and is_event_header(event_key(key)):

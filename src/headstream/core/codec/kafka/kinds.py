@@ -15,7 +15,7 @@
 
 Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
 unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients may also
-change, add or remove headers: the headers of a key are raw if their number differs from that of the kinds, and a header is
+change, add or remove headers: the headers of a key are raw if their number differs from the number of kinds, and a header is
 raw if its value is invalid for its kind.
 """
 
@@ -75,7 +75,7 @@ def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[t
 
 
 def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
-    """Return the kind of each header in `hs.kinds`, None for one that it does not list, or does not list so often."""
+    """Return the kind of each header in `hs.kinds`, None for a header that it does not list, or lists fewer times."""
     kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
     for key in keys:

@@ -1,9 +1,9 @@
-"""Message to and from a Kafka record: key, value and timestamp are Kafka's own; the other fields are headers at the end.
+"""Message to and from a Kafka record: key, value and timestamp are Kafka's fields; the other fields are headers at the end.
 
     hs.kinds      the kinds of the headers (kinds.py)                if one is neither raw nor null
     hs.id         the message's id as a UUID                         if it has one
     hs.state      available, poisoned, unknown(7) ...                if it is not available
-    hs.appended   the log's time, microseconds since 1970 UTC        if it is not a whole millisecond
+    hs.appended   the log's time, microseconds since 1970 UTC        if it is not a full millisecond
     hs.checksum   the message's CRC-32 of its payload                if it does not match the payload
 
 All are texts. Key and value are null or empty as the message's are. Kafka provides offset and partition. A reserved header
@@ -70,8 +70,8 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
-        on_loss: What to do with headers that a message cannot have, which find_losses() returns.
-        convention: The format of typed values; by default Headstream's own, or that of a product that marked the record.
+        on_loss: The treatment of headers that a message cannot have, which find_losses() returns.
+        convention: The format of typed values; by default Headstream's, or the format of a product that marked the record.
 
     Raises:
         HeaderError: a header is invalid in a message.
@@ -100,7 +100,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
 
 
 def find_losses(source: Any) -> list[str]:
-    """Return the headers of a Kafka record that a message cannot have, a sentence each; empty if nothing would be lost."""
+    """Return one sentence per header of a Kafka record that a message cannot have; empty if nothing would be lost."""
     return [fault for key, _ in read_record(source).headers if (fault := _key_fault(key)) is not None]
 
 
@@ -115,7 +115,7 @@ def _key_fault(key: str) -> str | None:
 
 
 def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
-    """Note the value of a reserved header; return whether it is valid and the first of its name."""
+    """Record the value of a reserved header; return whether it is valid and the first of its name."""
     name, read = _RESERVED_FIELDS[key]
     if value is None or name in reserved:
         return False

@@ -81,7 +81,7 @@ def read_record(source: Any) -> KafkaRecord:
     except (TypeError, ValueError, IndexError) as fault:
         raise InvalidInputError(
             f"{type(source).__name__} is not a Kafka record: {fault}",
-            advice="Give the consumer's object, with keys and values as bytes",
+            advice="Pass the consumer's object, with keys and values as bytes",
         ) from None
 
 

@@ -4,7 +4,7 @@
     spring_json_header_types    {"key": "java class"} of all values but byte[]
     kafka_dlt-original-partition, -offset, -timestamp, kafka_deliveryAttempt        big-endian numbers, without a class
 
-An unknown class stays raw, and the header of the classes stays with it. A header repeats only for lists, so no key may.
+An unknown class stays raw, and the header of the classes stays with it. A header repeats only for lists, so keys must be unique.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _read_native(key: str, data: bytes) -> HeaderValue:
 
 
 def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return Kafka headers, that of the classes last; HeaderError for a repeated key or a number beyond a long."""
+    """Return Kafka headers, the header of the classes last; HeaderError for a repeated key or a number beyond a long."""
     headers: list[KafkaHeader] = []
     classes: dict[str, str] = {}
     unread = _classes(next((value.data for key, value in pairs if key == SPRING_TYPES), None))
@@ -74,7 +74,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
 
 
 def decode_spring(headers: list[KafkaHeader], *, keeps_classes: bool = False) -> list[Pair]:
-    """Return typed headers; `keeps_classes` keeps the header of the classes also if each class has a kind."""
+    """Return typed headers; `keeps_classes` keeps the header of the classes even if each class has a kind."""
     types = next((data for key, data in reversed(headers) if key == SPRING_TYPES), None)
     classes = _classes(types)
     pairs: list[Pair] = []

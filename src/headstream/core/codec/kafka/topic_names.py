@@ -1,7 +1,7 @@
 """Topic names: `stream/topic` is `stream.topic` in Kafka.
 
-A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A name of Kafka's without a dot is
-left as it is (Spark), or lies in a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
+A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A Kafka name without a dot is unchanged
+(Spark), or belongs to a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
 So is one of HPE Data Fabric (MapR), `/path/to/stream:topic`: the path of a stream in its file system, and a topic in that.
 """
 
@@ -61,7 +61,7 @@ class KafkaTopicNames:
         return TopicName(stream, topic) if stream and topic else TopicName(self.default_stream, name)
 
     def find_kafka_name(self, name: TopicName) -> str | None:
-        """Return the name in Kafka of a topic; None if no valid name there means this topic."""
+        """Return the name in Kafka of a topic; None if no valid name there refers to this topic."""
         is_default = name.stream == self.default_stream and "." not in name.topic.strip(".")
         spelled = name.topic if is_default else f"{name.stream}.{name.topic}"
         if not _LEGAL.fullmatch(spelled) or spelled in (".", ".."):

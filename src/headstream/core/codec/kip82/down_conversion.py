@@ -1,7 +1,8 @@
-"""Down-conversion: the answer to a client whose Fetch is older than the stored messages, as KIP-82 has it.
+"""Down-conversion: the response to a client whose Fetch version is older than the stored messages, as in KIP-82.
 
-A client that asks with an older version gets messages of the format it knows, each at its own offset: without headers, and in
-magic 0 without timestamps. The response does not show what is left out; the caller gets it. Compressed sets are unpacked.
+A client with an older version gets messages in the format that it supports, each at its offset: without headers, and in
+magic 0 without timestamps. The response does not show the omitted headers; the caller gets the losses. Compressed sets are
+unpacked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class DownConverted(NamedTuple):
 def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRICT) -> tuple[bytes, list[tuple[int, str]]]:
     """Return a message set in a format of magic 0 or 1, and offset and text of each loss.
 
-    Messages of that format or older ones stay as they are, and one that is cut off is left out.
+    Messages of that format or older formats are unchanged, and a message that is cut off is left out.
     """
     converted, lost = [], list[tuple[int, str]]()
     for message in decode_set(data, layout=layout).messages:

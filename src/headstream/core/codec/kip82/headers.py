@@ -57,11 +57,12 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimits:
-    """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound what is accepted.
+    """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound the accepted
+    input.
 
     Args:
         key_bytes: A key; no other dialect holds more than 255.
-        value_bytes: A value without its type code: that of the largest value of a wide topic.
+        value_bytes: A value without its type code: the limit is the largest value of a wide topic.
     """
 
     block_bytes: int = 1 << 20
@@ -87,10 +88,10 @@ class TypedHeaders:
         spans: list[HeaderSpan] = []
         begin, end, limits = 0, len(block), self.limits
         if end > limits.block_bytes:
-            raise DecodeError(f"a header block has at most {limits.block_bytes} bytes, this one has {end}", at)
+            raise DecodeError(f"a header block has at most {limits.block_bytes} bytes, not {end}", at)
         while begin < end:
             if len(spans) == limits.count:
-                raise DecodeError(f"a message has at most {limits.count} headers, this one has more", at + begin)
+                raise DecodeError(f"a message has at most {limits.count} headers, but this message has more", at + begin)
             key_end = begin + 4 + self._length(block, begin, at, None, limits.key_bytes)
             try:
                 key = block[begin + 4 : key_end].decode("utf-8")
@@ -127,7 +128,7 @@ class TypedHeaders:
         size = end - begin - 5
         if size < 0:
             if size == -1 and self.strict and block[begin : begin + 4] != b"\xff\xff\xff\xff":
-                raise DecodeError("a value without a type", at + begin, 1, 0, where=_where(key))
+                raise DecodeError("the value has no type", at + begin, 1, 0, where=_where(key))
             return HeaderValue(HeaderKind.NULL, b"")
         code = block[begin + 4]
         body = block[begin + 5 : end]
@@ -155,7 +156,7 @@ class TypedHeaders:
             if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes + _TYPE_BYTES:
                 raise LimitError(
                     f"a header of KIP-82 has a key of at most {self.limits.key_bytes} bytes and a value of at most "
-                    f"{self.limits.value_bytes}; this one has {len(name)} and {len(value.data)}",
+                    f"{self.limits.value_bytes}, not of {len(name)} and {len(value.data)}",
                     where=f"header {key!r:.60}",
                 )
             size = len(body) if value.kind != HeaderKind.NULL else -1
@@ -164,8 +165,8 @@ class TypedHeaders:
         block = b"".join(parts)
         if count > self.limits.count or len(block) > self.limits.block_bytes:
             raise LimitError(
-                f"a message of KIP-82 has at most {self.limits.count} headers of {self.limits.block_bytes} bytes in all; "
-                f"this one has {count} of {len(block)}"
+                f"a message of KIP-82 has at most {self.limits.count} headers of {self.limits.block_bytes} bytes in all, but "
+                f"this message has {count} of {len(block)}"
             )
         return block
 
@@ -180,7 +181,7 @@ class TypedHeaders:
             raise HeaderError(
                 f"KIP-82 has no kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Give a kind it has (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+                advice="Use one of its kinds (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
             raise HeaderError("half of a surrogate pair is not a character", where=f"header {key!r:.60}", advice="Use string")

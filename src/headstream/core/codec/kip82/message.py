@@ -24,6 +24,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.stored.scan import crc32c
 from headstream.core.codec.buffer import BytesLike, Reader
 from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
@@ -65,10 +66,12 @@ class Kip82Message:
         if self.magic not in _MIN_SIZE:
             raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
         if (self.timestamp_ms is None) != (self.magic == 0):
-            raise InvalidInputError("magic 0 has no timestamp, magic 1 and 2 have one", advice="Give None, or -1 for none")
+            raise InvalidInputError(
+                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Pass None, or -1 for none"
+            )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
+                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 
@@ -151,11 +154,16 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
     actual = zlib.crc32(memoryview(received)[16:])
     if actual == crc:
         return
-    if len(received) > 61 and received[16] == 2 and crc32c(received[21:]) == int.from_bytes(received[17:21], "big"):
+    if (
+        len(received) > layout.RECORDS_HEAD
+        and received[layout.RECORDS_MAGIC] == 2
+        and crc32c(received[layout.RECORDS_CHECKED :])
+        == int.from_bytes(received[layout.RECORDS_CHECK : layout.RECORDS_CHECKED], "big")
+    ):
         raise DecodeError(
             "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
         )
-    raise DecodeError(f"the checksum of a message is {crc:#010x}, that of its bytes {actual:#010x}", at + 12)
+    raise DecodeError(f"the stored checksum of a message is {crc:#010x}, but its bytes have the checksum {actual:#010x}", at + 12)
 
 
 def _pull_nullable(reader: Reader, what: str) -> bytes | None:

@@ -36,7 +36,7 @@ class ProducedPartition(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """Where to fetch from in one partition, and at most how many bytes."""
+    """The start of a fetch in one partition, and its maximum bytes."""
 
     topic: str
     partition: int

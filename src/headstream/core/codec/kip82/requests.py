@@ -1,4 +1,4 @@
-"""Requests and responses of Produce and Fetch in the version 4 that KIP-82 proposed, and in the older ones, big-endian.
+"""Requests and responses of Produce and Fetch in version 4 as proposed by KIP-82, and in older versions, big-endian.
 
     frame             size i32 | the rest
     request           api_key i16 (0 Produce, 1 Fetch) | api_version i16 | correlation_id i32 | client_id string
@@ -102,7 +102,7 @@ def _pack(form: str, *values: int) -> bytes:
     try:
         return struct.pack(f">{form}", *values)
     except struct.error:
-        raise InvalidInputError(f"one of the numbers {', '.join(map(str, values))} is out of range") from None
+        raise InvalidInputError(f"a number is out of range: {', '.join(map(str, values))}") from None
 
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
@@ -143,7 +143,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 
 
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
-    """Return the head and the request of a whole frame; message sets stay as they are."""
+    """Return the head and the request of a complete frame; message sets stay encoded."""
     reader = _open(data)
     api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
     if version not in _MAGICS.get(api_key, {}):
@@ -170,7 +170,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
 
 
 def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[int, ProduceResponse | FetchResponse]:
-    """Return the correlation id and the response of a whole frame; message sets stay as they are."""
+    """Return the correlation id and the response of a complete frame; message sets stay encoded."""
     magic_of(api_key, api_version)
     reader = _open(data)
     correlation_id = _pull(reader, "i", "the correlation id")
@@ -202,12 +202,12 @@ def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
     size = _pull(reader, "i", "the size of a frame")
     if size != reader.remaining:
-        raise DecodeError("the frame has another size than its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the frame's size differs from its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 
-def _pull(reader: Reader, form: str, what: str) -> int:
-    number: int = reader.pull_struct(struct.Struct(f">{form}"), what)[0]
+def _pull(reader: Reader, form: str, subject: str) -> int:
+    number: int = reader.pull_struct(struct.Struct(f">{form}"), subject)[0]
     return number
 
 
@@ -215,14 +215,14 @@ def _pull_throttle(reader: Reader, version: int) -> int | None:
     return _pull(reader, "i", "throttle_ms") if version >= 1 else None
 
 
-def _pull_string(reader: Reader, what: str, *, is_nullable: bool = False) -> str | None:
+def _pull_string(reader: Reader, subject: str, *, is_nullable: bool = False) -> str | None:
     at = reader.at
-    size = _pull(reader, "h", f"the length of {what}")
+    size = _pull(reader, "h", f"the length of {subject}")
     if size == -1 and is_nullable:
         return None
     if size < 0:
-        raise DecodeError(f"the length of {what} is {size}", at)
-    return reader.pull_text(size, what)
+        raise DecodeError(f"the length of {subject} is {size}", at)
+    return reader.pull_text(size, subject)
 
 
 def _pull_set(reader: Reader) -> bytes:
@@ -243,9 +243,9 @@ def _pull_topics(reader: Reader, least_bytes: int, pull: Callable[[str], _T]) ->
     return tuple(found)
 
 
-def _pull_count(reader: Reader, least_bytes: int, what: str) -> int:
+def _pull_count(reader: Reader, least_bytes: int, subject: str) -> int:
     at = reader.at
-    count = _pull(reader, "i", f"the number of {what}")
+    count = _pull(reader, "i", f"the number of {subject}")
     if not 0 <= count <= reader.remaining // least_bytes:
-        raise DecodeError(f"{count} {what}", at, max(count, 0) * least_bytes, reader.remaining)
+        raise DecodeError(f"{count} {subject}", at, max(count, 0) * least_bytes, reader.remaining)
     return count

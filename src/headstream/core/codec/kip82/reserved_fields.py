@@ -38,7 +38,7 @@ def from_message(message: Message) -> Kip82Message:
         message: Any; a missing offset becomes 0, a missing timestamp -1.
 
     Raises:
-        HeaderError: its first header is one of the reserved ones, and would be decoded as a field.
+        HeaderError: its first header is reserved, and would be decoded as a field.
     """
     timestamp = message.timestamp
     reserved: list[tuple[str, HeaderValue]] = []
@@ -54,7 +54,7 @@ def from_message(message: Message) -> Kip82Message:
     if headers:
         name, value = headers.items()[0]
         if any(name == other and value.kind == kind for other, kind, _, _ in _RESERVED_FIELDS):
-            raise HeaderError(f"the header {name!r} is reserved in the first position", advice="Give it another name")
+            raise HeaderError(f"the header {name!r} is reserved in the first position", advice="Rename it")
     if reserved:
         headers = Headers([*reserved, *headers.items()])
     return Kip82Message(

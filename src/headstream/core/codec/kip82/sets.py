@@ -1,10 +1,10 @@
-"""Message sets of KIP-82: messages back to back; the last one can be incomplete, some can be compressed together.
+"""Message sets of KIP-82: messages back to back; the last message can be incomplete, and several can be compressed together.
 
     set       message*                              as a fetch returns it: cut off at the fetch's maximum size
-    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself
+    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself In magic 0
 
-In magic 0 the messages in a wrapper have their own offsets; from magic 1 they count from 0 and the wrapper has the
-offset of the last one. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
+the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the last
+message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
 class MessageSet(NamedTuple):
-    """Unpacked messages of a set, each with its own offset, and the bytes of a message that was cut off after `end`."""
+    """Unpacked messages of a set, each with its absolute offset, and the bytes of a message that was cut off after `end`."""
 
     messages: list[Kip82Message]
     end: int
@@ -117,7 +117,7 @@ def _unwrap(
         except DecodeError as error:
             raise DecodeError(f"{error.what} (byte {error.at} of the decompressed set)", at, where=where) from None
         if message.compression:
-            raise DecodeError("a compressed message set in another one", at, where=where)
+            raise DecodeError("a compressed message set contains another compressed message set", at, where=where)
         messages.append(message)
     if not messages:
         raise DecodeError("a compressed message set without a message", at, where=where)
@@ -128,7 +128,7 @@ def _unwrap(
 
 
 def _with_own_offset(message: Kip82Message, base: int, wrapper: Kip82Message) -> Kip82Message:
-    """Return a message of a wrapper with its own offset and time, with its received bytes if nothing changes."""
+    """Return a message of a wrapper with its absolute offset and time, and its received bytes if nothing changes."""
     by_log = wrapper.by_log and message.magic >= 1
     if not base and not by_log:
         return message
@@ -212,7 +212,7 @@ def _load(name: str, *places: tuple[str, str]) -> Callable[..., Any]:
     packages = {"snappy": "python-snappy", "lz4": "lz4"}
     raise MissingExtraError(
         f"messages compressed with {name} need a package that is not installed",
-        advice=f"Run: pip install {packages[name]}, or give decompressors=",
+        advice=f"Run: pip install {packages[name]}, or set decompressors=",
     )
 
 

@@ -104,7 +104,7 @@ class PolledMessages(Record):
         return document
 
     def encode_json(self) -> bytes:
-        """Return the reply as JSON; of headers with one key only the last is written, since JSON cannot hold repeats."""
+        """Return the reply as JSON; of headers with the same key only the last is written, since JSON cannot hold repeats."""
         return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset, keep_last=True)
 
     @classmethod
@@ -115,7 +115,7 @@ class PolledMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class PollMessages(Command[PolledMessages]):
-    """Return messages of a partition, without waiting for new ones."""
+    """Return messages of a partition, without waiting for new messages."""
 
     code = Code.POLL_MESSAGES
     reply = one(PolledMessages)
@@ -152,7 +152,7 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> PollMessages:
-        """Return the command of an HTTP request; one with a filter is rejected, because it would return every message."""
+        """Return the command of an HTTP request; a request with a filter is rejected, because it would return every message."""
         if "where" in query:
             advice = "Use GET /streams/{stream}/topics/{topic}/partitions/{partition}/messages"
             raise DecodeError("polls of this route have no filter", 0, where="query.where", advice=advice)
@@ -184,7 +184,7 @@ class AppendedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class SendMessages(TopicCommand[AppendedBatch]):
-    """Append messages to a partition; `messages` are sent ones, back to back."""
+    """Append messages to a partition; `messages` are sent messages, back to back."""
 
     code = Code.SEND_MESSAGES
     partitioning: Annotated[Partitioning, PartitioningShape()]
@@ -255,7 +255,7 @@ class FlushMessages(TopicCommand[None]):
 
 
 def end_of_poll_targets(data: BytesLike) -> int:
-    """Return where consumer, stream and topic end by their own lengths, or the end of the data if that comes first."""
+    """Return where consumer, stream and topic end by their own lengths, or the end of the data if that is first."""
     at, size = 1, len(data)  # behind the consumer's kind
     for _ in range(3):
         at += 2 + data[at + 1] if at + 1 < size else size

@@ -3,7 +3,7 @@
     consumer   kind u8 | identifier
     offset     partition u32 | current_offset u64 | stored_offset u64
 
-A stored offset is that of the last processed message. Over HTTP there are only single consumers, no groups.
+A stored offset is the offset of the last processed message. Over HTTP there are only single consumers, no groups.
 """
 
 from __future__ import annotations

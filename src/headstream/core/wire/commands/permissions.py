@@ -3,7 +3,7 @@
     permissions  10 rights | has_streams u8 | (stream u32 | 6 rights | has_topics u8 | topics | another_follows u8)*
     topics       (topic u32 | 4 rights | another_follows u8)*
 
-An empty map is encoded as an absent one. In JSON the maps are objects keyed by the number as a text.
+An empty map is encoded like an absent map. In JSON the maps are objects keyed by the number as a text.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Permissions(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Permissions:
-        """Read them; of a repeated stream or topic the last one counts."""
+        """Read them; of a repeated stream or topic the last occurrence counts."""
         everywhere = GlobalPermissions.pull(reader)
         streams: dict[int, StreamPermissions] = {}
         more = reader.pull_u8("whether there are streams") == 1

@@ -120,7 +120,7 @@ class Login(Command[LoggedIn]):
     def validate(self) -> None:
         """Check name, password and the client's generation.
 
-        A client of the next generation is rejected here, because its polls would find no messages in any partition.
+        A client of the next generation is rejected here, because its polls would find no messages.
         """
         check_username(self.username)
         check_password(self.password)

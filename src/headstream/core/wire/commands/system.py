@@ -1,4 +1,4 @@
-"""Commands about the server as a whole: statistics, clients, a snapshot.
+"""Commands about the server: statistics, clients, a snapshot.
 
 client   client_id u32 | user_id u32 (0 not logged in) | transport u8 | address text32 | groups_count u32
          [| (stream u32 | topic u32 | group u32) ...]      only for a single client
@@ -310,7 +310,7 @@ class DefaultShape(Shape):
 
 @dataclass(frozen=True, slots=True)
 class OptionDescription(Record):
-    """An option: its kind is that of its canonical value, in which its default is; an empty default is the server's setting."""
+    """An option: its kind is the kind of its canonical value, as is the default's; an empty default is the server's setting."""
 
     key: Text8
     kind: Annotated[HeaderKind, TextCode(HeaderKind)]

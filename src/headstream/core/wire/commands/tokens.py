@@ -72,7 +72,7 @@ class CreateToken(Command[RawToken]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the expiry."""
+        """Return the number of bytes after the expiry."""
         reader = Reader(payload)
         reader.pull_text8("name")
         return 0 if reader.end - reader.at == _SECONDS_BYTES else reader.end - reader.at - _MICROSECONDS_BYTES

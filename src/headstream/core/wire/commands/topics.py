@@ -66,7 +66,7 @@ class ReplicationShape(Unsigned):
             return 0
         value = super().from_json_value(json_value, where)
         if not value:
-            error = DecodeError("a replication factor is 1 or more", 0, where=where)
+            error = DecodeError("the replication factor must be at least 1", 0, where=where)
             error.status = Status.INVALID_REPLICATION_FACTOR
             raise error
         return value
@@ -166,9 +166,9 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> CreateTopic:
-        """Return the command of a request of any generation: the newest one whose name ends where the payload does.
+        """Return the command of a request of any generation: the newest layout whose name ends where the payload does.
 
-        If none does, the newest generation is assumed, and the bytes behind the name are ignored.
+        If none does, the newest generation is assumed, and the bytes after the name are ignored.
         """
         reader = Reader(payload)
         stream = fields_of(cls)[0].shape.pull(reader, "stream")
@@ -181,7 +181,7 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the name of a request of the newest generation; older ones have none."""
+        """Return the number of bytes after the name of a request of the newest generation; 0 for older generations."""
         command = cls.decode(payload)
         return len(payload) - len(command.encode())
 
@@ -242,7 +242,7 @@ _UPDATE_LAYOUTS: Final = (
 class UpdateTopic(TopicCommand[None]):
     """Change the name and the settings of a topic; None, which only protocol 0.11 can express, leaves a setting unchanged.
 
-    Some clients of existing servers send an older layout: it is read, and written never.
+    Some clients of existing servers send an older layout: it is read, but never written.
     """
 
     code = Code.UPDATE_TOPIC
@@ -254,7 +254,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> UpdateTopic:
-        """Return the command of a request: in the present layout, or in an older one whose name ends where the payload does."""
+        """Return the command of a request: in the present layout, or an older one whose name ends where the payload does."""
         try:
             return cls.pull(Reader(payload))
         except DecodeError:
@@ -275,7 +275,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the name of a request of the present layout; older ones have none."""
+        """Return the number of bytes after the name of a request of the present layout; 0 for older layouts."""
         reader = Reader(payload)
         try:
             cls.pull(reader)

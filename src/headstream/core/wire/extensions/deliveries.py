@@ -24,7 +24,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange(Record):
-    """Offsets from the first one up to and without the last one."""
+    """Offsets from the first, inclusive, to the last, exclusive."""
 
     from_offset: U64
     until_offset: U64
@@ -82,7 +82,7 @@ class ChangedDelivery(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettledDeliveries(Record):
-    """The generation of a group, and for how long it is paused, as model.deliveries.Settled."""
+    """The generation of a group and its remaining pause, as model.deliveries.Settled."""
 
     generation: U64
     paused_us: TrailingU64 = 0
@@ -94,7 +94,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
     Args:
         frontier: One past the last message that the group has begun.
-        member_id: The member that owns the partition; None for a consumer of partitions of its own.
+        member_id: The member that owns the partition; None for a consumer outside of a group.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         succeeded: How many attempts have succeeded since its last report, for pauses.
@@ -132,7 +132,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
 
 class _Pausing(Protocol):
-    """The fields of a command that say when a group is paused."""
+    """The fields of a command with the rule for pausing a group."""
 
     @property
     def pause_failures(self) -> int: ...
@@ -143,7 +143,7 @@ class _Pausing(Protocol):
 
 
 def pause_rule_of(command: _Pausing) -> PauseRule | None:
-    """Return when a group is paused, or None; InvalidOptionError if a number is out of range."""
+    """Return the rule for pausing a group, or None; InvalidOptionError if a number is out of range."""
     if not command.pause_us:
         return None
     return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()

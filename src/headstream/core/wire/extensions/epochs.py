@@ -1,7 +1,7 @@
 """Atomic appends: batches that the server stages until they are committed, all together and exactly once.
 
-Parallel writers stage their batches, each under its own part, and pass the receipts to the one that commits the epoch.
-An epoch of a writer is committed once: committing it again changes nothing, an earlier epoch is rejected (4). A writer
+Parallel writers stage their batches, each under a separate part, and pass the receipts to the writer that commits the epoch.
+An epoch of a writer is committed once: committing it again has no effect, and an earlier epoch is rejected (4). A writer
 belongs to the user who first staged or committed for it; other users are rejected (41).
 """
 
@@ -43,7 +43,7 @@ class StagedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class StageBatch(Command[StagedBatch]):
-    """Stage a batch; the last one of a part syncs the part.
+    """Stage a batch; the last batch of a part syncs the part.
 
     Args:
         position: The bytes of the part's earlier batches: a repeated batch replaces itself.
@@ -104,7 +104,7 @@ class GetEpoch(Command[CommittedEpoch | None]):
 
 @dataclass(frozen=True, slots=True)
 class UnstageParts(Command[None]):
-    """Remove the parts of batches that will not be committed; none of an epoch that is committed or being committed."""
+    """Remove the parts of uncommitted batches, except parts of an epoch that is committed or being committed."""
 
     code = Code.UNSTAGE_PARTS
     writer: Text8

@@ -35,10 +35,10 @@ class FilteredMessages(Record):
     Args:
         partition: The partition that was read.
         end_offset: One past its newest offset.
-        next_offset: The offset to continue from; the partition is examined up to there, also if no message matches.
+        next_offset: The offset to continue from; the partition is examined up to there, even if no message matches.
         generation: Distinguishes the partition from one of the same name before a purge or a deletion.
         scanned_count: The number of messages that were examined, or skipped with their segment.
-        failed_count: How many of them the filter could not be applied to.
+        failed_count: Number of messages to which the filter could not be applied.
     """
 
     partition: Annotated[U32, Json("partition_id")]
@@ -100,7 +100,7 @@ class CountedSegments(Record):
 
 @dataclass(frozen=True, slots=True)
 class CountSegments(TopicCommand[CountedSegments]):
-    """Return how many segments of a topic a filter skips, by their times and the summaries of their headers."""
+    """Return the number of a topic's segments that a filter skips, by their times and the summaries of their headers."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)

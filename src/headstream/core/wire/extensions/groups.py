@@ -1,5 +1,5 @@
-"""Groups whose members keep their partitions while others join and leave, lags of groups, and offsets of many partitions
-at once. An offset committed here is that of the next message, not of the last processed one.
+"""Groups whose members keep their partitions while other members join and leave, lags of groups, and offsets of many partitions
+at once. An offset committed here is the offset of the next message, not of the last processed message.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ExitGroup(GroupCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment(Record):
-    """The partitions that a member reads and those it has to release; each number maps to the generation of its assignment."""
+    """The partitions that a member reads and those to release: number -> generation of the assignment."""
 
     generation: U64
     partitions: ByNumber

@@ -1,6 +1,6 @@
 """Leases: messages of a group that its workers share, lent to one worker at a time; see core/model/leases.py.
 
-Every step can be repeated without effect. A step whose lease has ended is refused in the reply; the others are recorded.
+Every step can be repeated without effect. A step whose lease has ended is refused in the reply; all other steps are recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LeasedOffsets(Record):
-    """Leased messages, and how often each one has failed."""
+    """Leased messages, and how often each has failed."""
 
     from_offset: U64
     until_offset: U64
@@ -57,12 +57,13 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
     """Lease messages, for a member that shares the group, of the first of the given partitions that has any.
 
     Args:
-        token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.
+        token: Names the lease: a random number, chosen by the worker. A repeated request returns the messages that it leased
+            before.
         lease_us: How long the worker has them, microseconds.
         starts: Where the group begins in a partition without a committed offset; else the first message.
-        order: `key` or `skip`: whether later messages of a key wait for the earlier ones.
-        attempts: Number of attempts after which a message is given up when its lease ends; 0 sets no limit.
-        dead_letter: `stream/topic` for messages that are given up, or empty.
+        order: `key` or `skip`: whether later messages of a key wait for earlier messages.
+        attempts: Number of attempts after which a message fails finally when its lease ends; 0 sets no limit.
+        dead_letter: `stream/topic` for messages that fail finally, or empty.
         partitions: Which to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
         pause_failures: This number of failures among

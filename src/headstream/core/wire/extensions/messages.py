@@ -36,7 +36,7 @@ PAGE_STATES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessages(Record):
-    """The reply to a fetch: that of a poll, and the offset of the next fetch.
+    """The reply to a fetch: the reply to a poll, and the offset of the next fetch.
 
     Args:
         partition: The partition that was read.
@@ -55,7 +55,7 @@ class FetchedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class FetchMessages(TopicCommand[FetchedMessages]):
-    """Return messages of a partition in the given states, and wait for some.
+    """Return messages of a partition in the given states, waiting if there are none.
 
     Args:
         kind: The kind of the start position.
@@ -115,7 +115,7 @@ class FirstOffset(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendMessages(TopicCommand[FirstOffset]):
-    """Append messages to one partition; `messages` are sent ones, back to back."""
+    """Append messages to one partition; `messages` are sent messages, back to back."""
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
@@ -164,7 +164,7 @@ class ListStates(TopicCommand[tuple[StateChange, ...]]):
     """Return the messages of a partition that are not available, one page per command.
 
     Args:
-        count: The maximum number of messages; 0 and anything above the largest page mean the largest page.
+        count: The maximum number of messages; 0, and numbers above the largest page, mean the largest page.
     """
 
     code = Code.LIST_STATES
@@ -206,7 +206,7 @@ class MeasuredRange(Record):
 
     Args:
         size_bytes: About how many stored bytes the range has.
-        reached_offset: The end of the last send within the given bytes; that of the first send if none fits.
+        reached_offset: The end of the last send within the given bytes, or of the first send if none fits.
     """
 
     size_bytes: U64

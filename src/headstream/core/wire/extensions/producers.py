@@ -35,7 +35,7 @@ class InitProducer(Command[NewProducer]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """The position of an appended batch; `count` messages were stored, the topic deduplicated the others by their ids."""
+    """The position of an appended batch; `count` messages were stored; the topic dropped the rest as duplicates by their ids."""
 
     offset: U64
     timestamp_us: U64
@@ -66,7 +66,7 @@ class AppendNumbered(TopicCommand[AppendedBatch]):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseProducer(TopicCommand[None]):
-    """End a producer's numbering in a topic: it will repeat no batch there."""
+    """End a producer's numbering in a topic, in which it repeats no batch any more."""
 
     code = Code.RELEASE_PRODUCER
     producer_id: Annotated[U64, Json("producer_id")]

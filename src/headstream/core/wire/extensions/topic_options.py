@@ -94,7 +94,7 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(TopicCommand[OpenTopic]):
-    """Change options by name, fields of model.topology.TopicOptions; None removes one, the others stay."""
+    """Change options by name, fields of model.topology.TopicOptions; None removes a label; all other labels stay."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)

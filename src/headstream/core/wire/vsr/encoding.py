@@ -1,4 +1,4 @@
-"""VSR: commands and replies of protocol 0.11. A request's payload here is its whole frame, which has the operation."""
+"""VSR: commands and replies of protocol 0.11. A request's payload here is its complete frame, which has the operation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class VsrEncoding(Encoding):
         self._hold_ms = hold_ms
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
-        """Return the command of a whole frame, as Encoding.decode()."""
+        """Return the command of a complete frame, as Encoding.decode()."""
         reader = Reader(payload, HEADER_BYTES)
         if code == Code.LOGIN:
             return decode_login(reader)

@@ -6,8 +6,9 @@
                | 200 request u64 | 208 operation u8 | 216 status u32
     eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
 
-`size` counts header and body. The first 48 bytes of a request are 0, by which a server knows the protocol: the frames of the
-older one begin with their length. A client sends one request at a time.
+`size` counts header and body; frames.pxd holds the positions for compiled code.
+The first 48 bytes of a request are 0, by which a server knows the protocol: frames of the older protocol begin with their length.
+A client sends one request at a time.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from typing import Final, NamedTuple
 
 import xxhash
 
+from headstream.core.codec.batch.layout import positions
 from headstream.core.wire.frame_scan import FrameScan
 from headstream.core.wire.vsr.operations import READ, code_of
 
-HEADER_BYTES: Final = 256
 PROTOCOL: Final = 11 << 10
 """Version 0.11.0 as major << 20 | minor << 10 | patch."""
 
-_REQUEST: Final = struct.Struct("<48xI8xB67x16s16sQQB7xQ4xI56x")
-_REPLY: Final = struct.Struct("<48xI8xB67x16s16x16sQQQQB7xI36x")
+_REQUEST: Final = struct.Struct("<48x I 8x B 67x 16s 16s Q Q B 7x Q 4x I 56x")
+_REPLY: Final = struct.Struct("<48x I 8x B 67x 16s 16x 16s Q Q Q Q B 7x I 36x")
 _EVICTION: Final = struct.Struct("<48xI8xB67x16sII103xB")
+REQUEST_SIZE, REQUEST_COMMAND, REQUEST_CLIENT, REQUEST_CHECKSUM, *_rest = positions(_REQUEST.format)
+*_rest, REQUEST_TIME, REQUEST_NUMBER, REQUEST_OPERATION, REQUEST_SESSION, REQUEST_CODE, HEADER_BYTES = positions(_REQUEST.format)
+REPLY_SIZE, REPLY_COMMAND, REPLY_CHECKSUM, REPLY_CLIENT, REPLY_OP, REPLY_COMMIT, *_rest = positions(_REPLY.format)
+*_rest, REPLY_TIME, REPLY_REQUEST, REPLY_OPERATION, REPLY_STATUS, _ = positions(_REPLY.format)
 IS_REQUEST: Final = 5
 IS_REPLY: Final = 8
 _IS_EVICTION: Final = 13
@@ -77,7 +82,7 @@ class RequestHeader(NamedTuple):
 def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     """Return the complete requests between two byte positions, with header and body; see scan_frames().
 
-    A header that does not begin a request makes everything behind it unreadable: its frame is returned with code -1.
+    After a header that does not begin a request, no byte can be read: its frame is returned with code -1.
     """
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:

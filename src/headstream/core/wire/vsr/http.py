@@ -1,4 +1,4 @@
-"""The JSON of Iggy's HTTP since server 0.9, as far as it differs from that of records.py and codec/json.py.
+"""The JSON of Iggy's HTTP since server 0.9, as far as it differs from records.py and codec/json.py.
 
 partitions    counted from 0, in paths, queries, bodies and replies
 consumers     `consumer_id` instead of `id`
@@ -125,7 +125,7 @@ def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
         key = entry.get("key") if isinstance(entry, dict) else None
         if not isinstance(key, dict):
             raise DecodeError("a header is an object with key and value", 0, where=place)
-        error = DecodeError("the key of a header is a text: of kind string, in UTF-8, and once in a message", 0, where=place)
+        error = DecodeError("the key of a header must be of kind string, valid UTF-8, and unique in a message", 0, where=place)
         error.status = Status.INVALID_HEADER_KIND
         try:
             text = _decode_base64(key.get("value")).decode()

@@ -1,4 +1,4 @@
-"""The operations of protocol 0.11: the number of a write in its header. Reads have one operation, and a code besides."""
+"""The operations of protocol 0.11: the number of a write in its header. All reads share one operation, and differ by a code."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Sizes and times can be texts, as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
+Sizes and times can be texts, such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
 """
 
 from __future__ import annotations

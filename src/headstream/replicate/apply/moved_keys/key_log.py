@@ -1,8 +1,8 @@
-"""KeyLog: the changes of the keys that changes of key connect, retained as long as deletions.
+"""KeyLog: the changes of keys that key updates connect, retained as long as deletions.
 
-A row whose key changed has columns from two keys, and which ones depends on the order of all changes of both. So the changes of
-such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another one arrives
-(row_merge.replay()); the result is a function of their set. Few keys are connected in most tables.
+A row whose key changed has columns from two keys, and their choice depends on the order of all changes of both. So the changes of
+such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another change arrives
+(row_merge.replay()); the result depends only on their set. Most tables have few connected keys.
 
 On disk it is a Delta table next to the tombstones (`_keys`) whose rows hold changes as Arrow IPC bytes, so that it follows a
 table's columns and their types without being rewritten:
@@ -139,7 +139,7 @@ class KeyLog(UnitMemory):
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
 
     def border(self, until: str) -> str:
-        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept whole."""
+        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept completely."""
         first: dict[str, str] = {}
         for event in self._events:
             first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)
@@ -172,7 +172,7 @@ class KeyLog(UnitMemory):
         shutil.rmtree(self._old, ignore_errors=True)
 
     def fit(self, columns: Mapping[str, str]) -> None:
-        """Give dates in keys the type of the table's columns, to which they have grown: a date is equal to no timestamp."""
+        """Convert dates in keys to the widened type of the table's columns: a date is equal to no timestamp."""
         if self._rows is None:
             return
         fields = {field.name: field for field in self._rows.schema}
@@ -197,7 +197,7 @@ class KeyLog(UnitMemory):
         self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
 
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        """Iterate over what _identity() gives for each row's event, without reading its versions."""
+        """Iterate over the identities of the rows' events, as from _identity(), without reading its versions."""
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
         for row in rows.select(names).to_pylist():
             before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None

@@ -25,7 +25,7 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
     """Fold logged changes up to a sequence: into one row per key, and its deletion, at that time.
 
     Keys without newer changes are removed from the log; their rows are in the table, their deletions in the tombstones. A
-    transaction with a newer change is kept whole: which row a departure takes depends on what arrived in its transaction.
+    transaction with a newer change is kept completely: the row that a departure takes depends on the arrivals in its transaction.
 
     Args:
         vanished: Whether changes up to it lose their effect: a full load that has ended deletes their results.

@@ -1,4 +1,4 @@
-"""Rows of logged changes (key_log.py), as executors know them too: their columns, and what a resolver needs of a log."""
+"""Rows of logged changes (key_log.py), also used on executors: their columns, and the part of a log that a resolver needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChangeLog(Protocol):
 
 
 def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest."""
+    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest type."""
     known = types or {}
     fields: dict[str, pa.Field] = {}
     for field in (field for table in tables for field in table.schema):

@@ -6,7 +6,7 @@ logged (key_log.py) as soon as a change implies that such a departure is missing
 
     an insert over an existing row              the change that removed that row has not arrived yet
     a change that is older than the row         the change can belong to another row
-    a whole update of a row known in part       its insert has not arrived yet, nor changes between them
+    a complete update of a partly known row its insert and the changes between them have not arrived yet
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StoredRow:
 
     @property
     def bookkeeping(self) -> Bookkeeping:
-        """Whether it exists, its place, and the text of its versions."""
+        """Whether the row exists, its place, and the text of its versions."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
     def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
@@ -72,7 +72,7 @@ class StoredRow:
 
 
 def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
-    """Join changes of one key, none of them of the key itself, to its stored row and tombstone (or ""); None if none exist."""
+    """Join changes of one key, without key updates, to its stored row and tombstone (or ""); None if none exist."""
     deletions = [event.sequence for event in facts if event.kind == "delete"]
     upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
     if known is not None:
@@ -82,7 +82,7 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
-    """Return a row without the columns older than an ended full load that did not contain it; None if it has none.
+    """Return a row without the columns older than an ended full load that did not contain it; None if there is none.
 
     Args:
         soft: Whether changes below it are still merged; then the row remembers the place.

@@ -1,4 +1,4 @@
-"""The rows of a change table, made from decoded changes where these are: in the driver or on executors; pure.
+"""The rows of a change table, made from decoded changes where they are stored: in the driver or on executors; pure.
 
 tables/change_table.py lists the columns.
 """

@@ -1,4 +1,4 @@
-"""Rows of a merge's source that executors have made, stored on their disks, and what belongs to them."""
+"""Rows of a merge's source that executors have made, stored on their disks, and their statistics."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class JoinedChanges(_ExecutorRows[KeyedTask]):
         return pa.concat_tables(found) if found else None
 
     def rows(self, own: pa.Table | None) -> DataFrame:
-        """Return the rows of the merge's source, with rows of KeyedTask.row_types that the driver has made."""
+        """Return the rows of the merge's source, with rows of KeyedTask.row_types from the driver."""
         frame = self._frame()
         return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
 

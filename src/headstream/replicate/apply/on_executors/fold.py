@@ -1,10 +1,10 @@
-"""Folds the changes of a table by key where they were decoded, with the functions that the driver uses; pure, runs on executors.
+"""Folds a table's changes by key where they were decoded, with the driver's functions; pure, runs on executors.
 
-    changes -> split: by hash of the key, as many buckets as wanted -> the changes of one bucket, in the order of the log
+    changes -> split: by hash of the key, into a chosen number of buckets -> the changes of one bucket, in the order of the log
     -> fold: placed among the loads -> one change per key -> guarded by the tombstones -> rows of the merge's source
 
 A bucket has all changes of its keys, so the folds of all buckets are the fold of all changes. Only a change of key, a partial
-image or a dropped column needs more than its key's bucket: the fold says so, and the driver folds the table's changes.
+image or a dropped column needs more than its key's bucket: the fold reports it, and the driver folds the table's changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FoldReport:
 
     Args:
         has_below_first: Whether late changes were placed below the first load.
-        needs_driver: Whether the changes need more than the changes of their key; there are no rows then.
+        needs_driver: Whether the changes need more than their keys' changes; if so, there are no rows.
         is_unsettled: Whether changes are placed below the end of a load that was settled before them: see Loads.place().
     """
 
@@ -99,7 +99,7 @@ class FoldTask:
         return {name: self.types[name] for name in names} | own | bookkeeping
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Divide decoded changes into buckets, so that all changes of a key are in one."""
+        """Divide decoded changes into buckets, so that all changes of a key are in one bucket."""
         named = changes.rename_columns(list(self.names))
         keys = [named[key] for key in self.metadata.key_columns]
         yield from divide(named, keys or [change_keys(named)], count)
@@ -180,6 +180,6 @@ def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Tabl
 
 
 def has_loads(rows: pa.Table) -> bool:
-    """Return whether placed rows of full loads are among some rows."""
+    """Return whether some rows include placed rows of full loads."""
     marks = pc.utf8_slice_codeunits(rows["_hs_sequence"], -LOAD_TIME_CHARACTERS - 1, -LOAD_TIME_CHARACTERS)
     return bool(pc.any(pc.equal(marks, LOAD_MARK)).as_py())

@@ -89,7 +89,7 @@ class JoinTask(KeyedTask):
     def _resolve(
         self, plain: pa.Table, events: pa.Table | None, collapsed: Any, stored: _StoredRows
     ) -> tuple[pa.Table, Resolved | None]:
-        """Return the changes that are merged as they are, and the resolved rows of the others."""
+        """Return the changes that are merged unchanged, and the resolved rows of all other changes."""
         tombstones = _KnownTombstones(self.fold.tombstones, self.keys)
         plain, _ = divide_by_tombstones(plain, self.keys, tombstones.rows(plain.schema))
         resolver = Resolver(stored, self.keys, tombstones, None, soft=self.soft)

@@ -1,7 +1,7 @@
 """Divides changes, and the stored rows of their keys, into buckets of keys; pure, runs on executors.
 
-A bucket has all changes of its keys and all stored rows of them. Keys that changes of key connect are left to the driver, with
-all their changes: what such a change does can depend on other buckets, and on changes that were logged earlier (key_log.py).
+A bucket has all changes of its keys and all stored rows of them. The driver merges the keys that key updates connect, with all
+their changes: the effect of a key update can depend on other buckets, and on changes that were logged earlier (key_log.py).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class KeyedTask(ABC):
         return self._own_keys(changes.rename_columns(list(self.fold.names)))
 
     def key_statistics(self, changes: pa.Table) -> KeyStatistics:
-        """Return what the driver needs to know of decoded changes first."""
+        """Return the statistics of decoded changes that the driver needs first."""
         named = changes.rename_columns(list(self.fold.names))
         if self.fold.left_out is not None:
             named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
@@ -117,7 +117,7 @@ class KeyedTask(ABC):
         return KeyStatistics(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Divide decoded changes into buckets: all changes of a key are in one, and its stored row."""
+        """Divide decoded changes into buckets: a key's changes and its stored row are in one bucket."""
         named = changes.rename_columns(list(self.fold.names))
         yield from divide(named, self._own_keys(named).columns, count)
 
@@ -147,7 +147,7 @@ class KeyedTask(ABC):
 
 
 def join_key_statistics(parts: Iterable[KeyStatistics]) -> KeyStatistics:
-    """Return the key statistics of all changes of which some parts have given ones, one or more."""
+    """Return the key statistics of all changes, given the statistics of one or more parts."""
     found = list(parts)
     moved = [part.moved for part in found if part.moved is not None]
     is_few = len(moved) == len(found) and sum(part.num_rows for part in moved) <= MAX_DRIVER_KEYS

@@ -2,11 +2,12 @@
 
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
-    where whole images are not enough:
-    changes of a table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
-    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
+    where complete images are not enough: changes of a
+    table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
+    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and the changes left to it
+    Spark
 
-A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
+computes a lost part again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
 Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their place in the order of the log.
 """
 
@@ -74,11 +75,11 @@ class SparkChanges:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether they are few, and in the driver already."""
+        """Whether they are few, and already in the driver."""
         return self.batch.has_at_hand(self.schema_ids)
 
     def fetch(self) -> pa.Table:
-        """Return the changes through the driver; raise StorageError if stored changes are not those that were decoded first."""
+        """Return the changes through the driver; raise StorageError if they differ from the changes decoded first."""
         found = self.batch.at_hand(self.schema_ids)
         if found is not None:
             self.batch.note_fetched(found.num_rows)
@@ -89,11 +90,11 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave further changes out of what is fetched or merged, of all schemas of the micro-batch."""
+        """Exclude further changes, of all schemas of the micro-batch, from fetches and merges."""
         self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or of those that are wanted."""
+        """Return CHANGE_COORDINATES of the changes, or of the wanted changes."""
         at_hand = self.batch.at_hand(self.schema_ids)
         if at_hand is not None:
             return at_hand.select(list(CHANGE_COORDINATES))
@@ -156,7 +157,7 @@ class SparkChanges:
         return made.join(self.batch.in_own_session(present), list(by), "left_anti")
 
     def fold(self, task: FoldTask) -> FoldedChanges:
-        """Fold the changes on the executors; raise StorageError if the stored changes are not those that were decoded first."""
+        """Fold the changes on the executors; raise StorageError if they differ from the changes decoded first."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -169,7 +170,7 @@ class SparkChanges:
         return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
     def key_statistics(self, task: KeyedTask) -> KeyStatistics:
-        """Return what the driver must know of the changes before they are joined."""
+        """Return the statistics that the driver needs before the changes are joined."""
         packed = pickle.dumps(task)
 
         def key_statistics(batches: _Batches) -> _Batches:
@@ -271,7 +272,7 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
 def _by_bucket(
     pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
 ) -> DataFrame:
-    """Return the parts made of each bucket. The pieces (_PIECE) of a bucket are in one partition, which has no others."""
+    """Return the parts made of each bucket. The pieces (_PIECE) of a bucket are in one partition, which contains only them."""
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:

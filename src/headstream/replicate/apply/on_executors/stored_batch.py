@@ -1,8 +1,8 @@
 """The decoded form of a micro-batch, stored on Spark's executors.
 
-decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' statistics
-                                                                 -> driver: the changes of tables with few of them
-                                                                 -> executors: the others (spark_changes.py)
+decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' statistics ->
+                                                                 driver: the changes of tables with few of them -> executors: all
+                                                                 other changes (spark_changes.py)
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class StoredBatch:
         """Return rows that are not changes, decoded.DECODED_SCHEMA.
 
         Raises:
-            StorageError: some of those messages have a schema now: an executor was lost, and another one has found it.
+            StorageError: some of those messages now have a schema: an executor was lost, and its replacement has found it.
         """
         if waiting:
             rows = self._collect(self._rows.where("kind = 'waiting'").drop(PLACE))
@@ -125,7 +125,7 @@ class StoredBatch:
         self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
 
     def contents(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of the given schemas, with their place: `_hs_place`, `content`."""
+        """Return the encoded changes of the given schemas, with their places: `_hs_place`, `content`."""
         wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
         return wanted.select(PLACE, "content")
 
@@ -139,7 +139,7 @@ class StoredBatch:
         return [read_ipc(content.as_buffer()) for content in found.sort_by(PLACE)["content"]]
 
     def in_own_session(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of another session as one of this batch's: only those can be joined with its rows."""
+        """Return a frame of another session as a frame of this batch's session: only such frames can be joined with its rows."""
         view = f"headstream_{uuid.uuid4().hex}"
         frame.createGlobalTempView(view)
         try:
@@ -153,13 +153,13 @@ class StoredBatch:
             self.fetched_rows += rows
 
     def count_buckets(self, rows: int, size_bytes: int = 0) -> int:
-        """Return into how many buckets changes are divided, by their number and their size in memory."""
+        """Return the number of buckets for changes, by their number and their size in memory."""
         least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))
         return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), least, 1)
 
 
 def check_count(schema_ids: Sequence[str], expected: int, found: int) -> None:
-    """Check that changes are those that were decoded first: the offsets of a micro-batch are planned, its schemas are not."""
+    """Check that changes equal the changes that were decoded first: a micro-batch's offsets are planned, its schemas are not."""
     if found != expected:
         what = f"a micro-batch of {expected:,} changes has {found:,} when it is decoded again"
         raise StorageError(what, where=", ".join(schema_ids))

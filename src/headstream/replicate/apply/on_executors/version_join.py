@@ -49,7 +49,7 @@ class HistoryTask(KeyedTask):
         return replace(KeyedTask._key_statistics(self, named), lowest=pc.min(placed["_hs_sequence"]).as_py())
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket: its changes in the order of the log, and the stored versions they can affect, if any."""
+        """Return the join of one bucket: its changes in the order of the log, and the stored versions that they can affect."""
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
@@ -74,6 +74,6 @@ class HistoryTask(KeyedTask):
 
 
 def report_versions(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport:
-    """Return what the plan of a merge into a table of SCD type 2 depends on."""
+    """Return the report on which the plan of a merge into a table of SCD type 2 depends."""
     removes = pc.sum(pc.equal(rows[ACTION], _REMOVE)).as_py() or 0
     return FoldReport(count, rows.num_rows, removes, ranges=value_ranges(rows, keys))

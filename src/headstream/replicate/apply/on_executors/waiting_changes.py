@@ -1,8 +1,8 @@
-"""Which changes that stay on Spark's executors have to wait: for the rest of their transaction, or for the load of their rows.
+"""Finds the changes on Spark's executors that must wait: for the rest of their transaction, or for the load of their rows.
 
-changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py) -> driver: whole ones by name,
-                                                                                              events of the others
-changes, what waits (OfTransactions, LoadsFrom) -> driver: coordinates of those that do
+changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py) -> driver: complete transactions by
+                                                                                              name, events of the rest changes,
+conditions (OfTransactions, LoadsFrom) -> driver: coordinates of the waiting changes
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class OfTransactions:
     keys: pa.Array
 
     def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
-        """Return CHANGE_COORDINATES and TRANSACTION of those among some changes."""
+        """Return CHANGE_COORDINATES and TRANSACTION of the waiting changes among some changes."""
         return changes_of(changes, self.lineages[schema_id], self.keys)
 
 
@@ -115,7 +115,7 @@ class LoadsFrom:
     from_us: dict[str, int]
 
     def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
-        """Return CHANGE_COORDINATES of those among some changes."""
+        """Return CHANGE_COORDINATES of the waiting changes among some changes."""
         return changes.filter(loads_from(changes, self.from_us[schema_id])).select(list(CHANGE_COORDINATES))
 
 

@@ -20,7 +20,7 @@ class BatchEvents:
     """The changes of a batch that are resolved, as rows and as events.
 
     Args:
-        late: Whole changes that are resolved too, one per key.
+        late: Complete changes that are also resolved, one per key.
 
     Attributes:
         inserts: Key and place of the inserts.

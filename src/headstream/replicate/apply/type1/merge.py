@@ -61,7 +61,7 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether merging a whole image needs only the sequence of the stored row: no row has columns of several changes."""
+        """Whether merging a complete image needs only the sequence of the stored row: no row has columns of several changes."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
@@ -87,7 +87,7 @@ class Scd1Table(RememberedTable):
         self._resolver.bring_old_moves()
 
     def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
-        """Divide changes into those that can be merged on their own and those that must be joined to stored rows.
+        """Divide changes into changes that can be merged directly and changes that must be joined to stored rows.
 
         Args:
             changes: Decoded changes, in any order, repeats allowed.
@@ -150,7 +150,7 @@ class Scd1Table(RememberedTable):
         return self._tombstones.above(lowest, most)
 
     def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
-        """Merge changes that executors have folded, in one commit that records (app_id, version), which is not applied yet."""
+        """Merge changes that executors have folded, in one commit that records (app_id, version), which is new."""
         report = folded.report
         plan = plan_merge(
             [name for name in folded.task.row_types if not name.startswith(RESERVED_PREFIX)],
@@ -177,7 +177,7 @@ class Scd1Table(RememberedTable):
     def merge_joined(
         self, joined: JoinedChanges, own: Collapsed | None, app_id: str, version: int, ended: Sequence[str] = ()
     ) -> RowCounts:
-        """Merge changes that executors have joined to stored rows, and those left to the driver, in one commit.
+        """Merge changes that executors have joined to stored rows, and changes left to the driver, in one commit.
 
         Args:
             own: The result of collapse() for the changes that are left; None if there are none.
@@ -246,7 +246,7 @@ class Scd1Table(RememberedTable):
             fold_log(self._log, self.keys, until, soft=self._soft)
 
     def forget_ended(self) -> None:
-        """Forget the logged changes that ended loads make obsolete; to be called when no message of the table waits.
+        """Forget the logged changes that ended loads make obsolete; call it when no message of the table waits.
 
         Rows of a load that had waited are merged after the load has ended. The last values of softly deleted rows that changes
         of key have moved depend on them.
@@ -270,9 +270,9 @@ class Scd1Table(RememberedTable):
     def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Remove rows that no change above a place has written: an ended full load does not contain them. Idempotent.
 
-        A change of key can have moved a row that the load does not contain before the load was known: the keys connected by such
-        changes are replayed without the rows that the load ended. Of rows of which changes above the place have written some
-        columns, the others become null.
+        Before the load was known, a key update can have moved a row that the load does not contain: the keys that such updates
+        connect are replayed without the rows that the load ended. In rows of which changes above the place have written some
+        columns, the remaining columns become null.
 
         Args:
             bound: The place; tombstones at or below it are removed, and logged changes: with soft deletions by forget_ended().
@@ -304,7 +304,7 @@ class Scd1Table(RememberedTable):
 
 
 def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
-    """Extend a table's columns to fit a schema; return the new ones. SchemaError if a column's types cannot be reconciled."""
+    """Extend a table's columns to fit a schema; return the new columns. SchemaError if a column's types cannot be reconciled."""
     try:
         evolution = plan_evolution(columns, schema)
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""The rows that a merge into a table of SCD type 1 takes effect with, and what its plan depends on; pure, also on executors."""
+"""The rows with which a merge into a table of SCD type 1 takes effect, and the report for its plan; pure, also on executors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def merge_source(
     """Return a merge's source, and its columns whose values are unchanged.
 
     Args:
-        changes: Whole changes, one per key, in the table's types; without `_hs_operation`.
+        changes: Complete changes, one per key, in the table's types; without `_hs_operation`.
         resolved: The resolved rows of other keys; None if there are none.
     """
     changes = complete_columns(changes, columns, types)
@@ -50,7 +50,7 @@ def mixed_source(
 
 
 def report_source(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport:
-    """Return the report of a merge's source: what the merge's plan depends on."""
+    """Return the report of a merge's source, on which the merge's plan depends."""
     return FoldReport(
         count,
         rows.num_rows,

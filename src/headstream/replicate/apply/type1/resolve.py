@@ -1,10 +1,10 @@
-"""Rows of SCD type 1 that are not one whole image: read the stored rows of their keys, join the changes to them.
+"""Rows of SCD type 1 that are not one complete image: read the stored rows of their keys, and join the changes to them.
 
-Nearly every change is a whole image that is newer than its row; the engine merges it without reading the row first (plan.py).
-For the others the driver reads the rows and gives the engine the resolved ones:
+Nearly every change is a complete image that is newer than its row; the engine merges it without reading the row first (plan.py).
+For all other changes the driver reads the rows and gives the engine resolved rows:
 
-    keys with changes that leave columns out, or are of a schema that has dropped some
-    keys that changes of key connect                          replayed from the kept changes (key_log.py)
+    keys with changes that leave columns out, or whose schema has dropped columns
+    keys that key updates connect replayed from the kept changes (key_log.py)
     keys whose columns have versions, and that a change is not newer than
     softly deleted keys with other changes in the batch       the deleted row keeps its last values
 
@@ -74,7 +74,7 @@ class StoredTable(Protocol):
         """Return columns of the rows that match an SQL condition over its columns."""
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows with given keys; the condition holds for all of them."""
+        """Return columns of the rows with given keys; all of them meet the condition."""
 
 
 class KnownDeletions(Protocol):
@@ -88,7 +88,7 @@ class Resolver:
     """The part of a table's merge that joins changes to stored rows.
 
     Args:
-        log: The changes of keys that changes of key connect; None where there is none, for resolve() and find_late() only.
+        log: The changes of keys that changes of key connect; None for a missing row, for resolve() and find_late() only.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Resolver:
         return self._own_log
 
     def find_late(self, changes: pa.Table, *, tracks: bool) -> pa.Array:
-        """Return the places of whole changes that are not newer than a row whose columns have versions.
+        """Return the places of complete changes that are not newer than a row whose columns have versions.
 
         With `tracks`, changes that displace a row (stored_rows.py) are included: the rows of all keys are read then.
         """
@@ -189,8 +189,7 @@ class Resolver:
         rows, and later changes have written only some of their columns.
 
         Args:
-            bound: The place below which the load replaces rows; changes below it are not in the log, or a deletion
-                follows them there.
+            bound: The place below which the load replaces rows; the log has no changes below it, or a deletion after them.
             columns: The columns that the table has from its source.
         """
         logged, places = self._log.select(self._log.keys())
@@ -287,7 +286,7 @@ class Resolver:
         values: list[pa.Table],
         types: Mapping[str, pa.DataType],
     ) -> Resolved:
-        """Return the rows of states, without those that equal the stored ones."""
+        """Return the rows of states, without rows that equal the stored rows."""
         chosen: list[tuple[Key, KeyState]] = []
         texts: list[tuple[str, str | None]] = []
         again: list[int] = []

@@ -1,7 +1,7 @@
 """Soft deletions: a deleted row stays, with `_hs_deleted` true and the deletion's sequence, so it is its own tombstone.
 
-It keeps its last values, and `_hs_versions` records their changes, so that an older change that comes late still
-takes its place among them (resolve.py).
+It keeps its last values, and `_hs_versions` records their changes, so that an older change that arrives late still takes its
+place among them (resolve.py).
 """
 
 from __future__ import annotations

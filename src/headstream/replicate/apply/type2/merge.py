@@ -148,7 +148,7 @@ class Scd2Table(RememberedTable):
     def merge_joined(
         self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
     ) -> RowCounts:
-        """Merge changes that executors have joined to stored versions, and those left to the driver, in one commit.
+        """Merge changes that executors have joined to stored versions, and changes left to the driver, in one commit.
 
         Args:
             own: The events of the changes that are left; None if there are none.
@@ -170,7 +170,7 @@ class Scd2Table(RememberedTable):
         return self._merge_unit(app_id, version, merge)
 
     def crossed_keys(self, most: int) -> pa.Table | None:
-        """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""
+        """Return the keys at which logged rows depart after other rows have arrived; None if there are more than a number."""
         keys = crossed_keys(self._log)
         return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
 
@@ -244,8 +244,8 @@ class Scd2Table(RememberedTable):
     def end_loads(self, ends: Sequence[tuple[str, str]], known: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Close versions of rows that ended loads did not contain. Idempotent; forget_ended() is to be called later.
 
-        Before the load was known, a departure can have moved a row that it does not contain, and an update can have taken columns
-        of one: these histories are replayed.
+        Before the load was known, a departure can have moved a row that it does not contain, and an update can have taken
+        columns of such a row: these histories are replayed.
 
         Args:
             known: The places at which any ended load closes versions.
@@ -273,7 +273,7 @@ class Scd2Table(RememberedTable):
         return counts
 
     def forget_ended(self) -> None:
-        """Forget the changes of key that ended loads make obsolete; to be called when no message of the table waits.
+        """Forget the changes of key that ended loads make obsolete; call it when no message of the table waits.
 
         Rows of a load that had waited are merged after the load has ended, and which departure takes them depends on the
         changes of key around them.

@@ -184,7 +184,7 @@ def _array(column: Any) -> pa.Array:
 
 
 def _differences(stored: list[Version], replayed: list[Version], columns: list[str]) -> list[dict[str, Any]]:
-    """Return the merge's rows that turn one key's stored versions into the replayed ones."""
+    """Return the merge's rows that turn one key's stored versions into the replayed versions."""
     before = {version.valid_from: version for version in stored}
     after = {version.valid_from: version for version in replayed}
     rows = [_row(version, columns, WRITE) for at, version in after.items() if not _is_same(before.get(at), version)]
@@ -192,7 +192,7 @@ def _differences(stored: list[Version], replayed: list[Version], columns: list[s
 
 
 def _is_same(stored: Version | None, replayed: Version) -> bool:
-    """Return whether a version equals the stored one; a column added since then is null and has no version."""
+    """Return whether a version equals the stored version; a column added since then is null and has no version."""
     if stored is None or replace(stored, versions=replayed.versions) != replayed:
         return False
     unknown = {name for name, at in stored.versions.items() if at == ABSENT_VERSION and replayed.values[name] is None}

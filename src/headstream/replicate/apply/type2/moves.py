@@ -1,8 +1,8 @@
-"""Rows that change their keys within one transaction (SCD type 2): which departure takes which row.
+"""Rows that change their keys within one transaction (SCD type 2): the row that each departure takes.
 
-`UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the
-older row departs; the departure takes the older one, and the arrival stays. In a history the departure then counts at the
-arrival's sequence: at one sequence a deletion comes first. If no row had the key before the transaction, the departure takes
+`UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the older
+row departs; the departure takes the older row, and the arrived row stays. In a history the departure then counts at the
+arrival's sequence: at one sequence a deletion is first. If no row had the key before the transaction, the departure takes
 the row that arrived; a deletion between them takes all rows of the key, so the departure takes the next row after it.
 
 Changes of key are logged without values (key_log.py), which are in the history; the result depends on which changes were
@@ -37,7 +37,7 @@ def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: 
 
 
 def crossings(log: KeyLog, key: Key) -> list[list[KeyEvent]]:
-    """Return, for each transaction in which a row arrived at a key before one departed, its moves of that key in order."""
+    """Return, for each transaction in which a row arrived at a key before another departed, its moves of that key in order."""
     units: dict[str, list[KeyEvent]] = {}
     _, places = log.select([key])
     for event in sorted(log.events(places), key=lambda event: event.order):

@@ -137,7 +137,7 @@ def reopen(versions: list[Version], ends: Iterable[str]) -> list[Version]:
 
 
 def close_again(versions: list[Version], ends: Sequence[str]) -> list[Version]:
-    """Apply the closings of loads: to versions from before a load that neither a change nor a row of that load follows."""
+    """Apply the closings of loads to versions from before a load that have no later change and no row of that load."""
     for version in versions:
         following = version.valid_to
         end = next((end for end in ends if version.valid_from < end), None)
@@ -163,7 +163,7 @@ def stored_version(row: Mapping[str, Any], columns: list[str]) -> Version:
 
 
 def stored_events(versions: list[Version]) -> list[SequenceEvent]:
-    """Derive the events of stored, sorted versions of one key; the first is whole, since older columns' events are before it."""
+    """Derive the events of stored, sorted versions of one key; the first is complete: events of older columns are before it."""
     events: dict[str, SequenceEvent] = {}
     for number, version in enumerate(versions):
         if version.deleted:

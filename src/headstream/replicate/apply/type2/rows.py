@@ -1,4 +1,4 @@
-"""Versions of rows (SCD type 2) from changes, key by key: which ones open, which ones close. Pure, and by columns.
+"""Versions of rows (SCD type 2) from changes, key by key: the versions that open and close. Pure, and by columns.
 
 A row of the table is a version of the source's row:
 
@@ -8,11 +8,11 @@ A row of the table is a version of the source's row:
     _hs_valid_from_time  timestamp  when that change was committed at the source (a full load's row: when it was logged)
     _hs_valid_to_time    timestamp
     _hs_current          boolean    whether it is open
-    _hs_deleted          boolean    whether the row is deleted; such a version is valid only where deletions are soft
+    _hs_deleted          boolean    whether the row is deleted; such a version is valid only with soft deletions
     _hs_versions         string     null: every column is of _hs_valid_from; else the version of each column, see versions.py
 
-Changes that are newer than all that is stored of their key, and whole, which nearly all are, are sorted and compared
-to their neighbours. The histories of the other keys are replayed, key by key (replay.py).
+Nearly all changes are complete and newer than all stored versions of their key; they are sorted and compared to their
+neighbours. The histories of the other keys are replayed, key by key (replay.py).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class VersionPlan:
 
     Args:
         opened: Places of the changes that open a version.
-        valid_to: The sequence that closes each of those; null where it stays open.
+        valid_to: The sequence that closes each version; null if it stays open.
         closed: Places of the stored versions that are closed.
         replayed: Places of the changes whose keys' histories must be replayed.
     """
@@ -68,9 +68,9 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
 
     Args:
         stored: Versions of the same keys: key columns, `_hs_valid_from`, `_hs_valid_to`, `_hs_deleted`, `_hs_versions`;
-            those that ended before the oldest of the changes can be omitted.
+            versions that ended before the oldest change can be omitted.
         events: Key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (not every column of the table is carried).
-        soft: Whether a deletion opens a version, which has the values of the one before.
+        soft: Whether a deletion opens a version, with the values of the previous version.
         ends: Places at which loads have closed versions; a change can reopen them.
     """
     rows = _sorted(stored, events, keys)
@@ -96,7 +96,7 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Stored versions and changes together, sorted by key, sequence, deletions first, stored ones first."""
+    """Stored versions and changes together, sorted by key, sequence, deletions first, stored versions first."""
 
     group: _Ints  # a number a key
     rank: _Ints  # of the sequence, among all sequences here
@@ -165,7 +165,7 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Return which changes are repeats: stored already, or twice in the batch (the first one stays)."""
+    """Return which changes are repeats: already stored, or repeated in the batch (the first stays)."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
@@ -214,7 +214,7 @@ def _loaded_again(rows: _Rows) -> _Bools:
 
 
 def _following(rows: _Rows) -> _Ints:
-    """Return for each row the next one of its key, or -1."""
+    """Return for each row the next row of its key, or -1."""
     following = np.full(rows.count, -1, np.int64)
     following[:-1] = np.where(rows.group[1:] == rows.group[:-1], np.arange(1, rows.count), -1)
     return following

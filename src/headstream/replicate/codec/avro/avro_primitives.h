@@ -27,7 +27,7 @@ static inline long long hs_varint_value(const unsigned char *p, long long at, lo
 
 /* Write a big-endian number of 1 to 16 bytes as one of 16, little-endian, both in two's complement. Returns whether it
  * is less than high * 2^64 + low, its sign apart. */
-static inline int hs_turn_decimal(unsigned char *target, long long to, const unsigned char *p, long long at, long long size,
+static inline int hs_reverse_decimal(unsigned char *target, long long to, const unsigned char *p, long long at, long long size,
                                    unsigned long long low, unsigned long long high) {
     unsigned long long sign = p[at] > 0x7F ? ~0ULL : 0;
     unsigned long long upper = sign, lower = sign;

@@ -17,7 +17,7 @@ byte positions in them:
     starts       place of where texts begin in the data
     texts        place of the texts
 
-After the steps come the types of the skipped fields, each a kind and its operands:
+After the steps are the types of the skipped fields, each a kind and its operands:
 
     INT32, INT64 low | high     FIXED size     RECORD, UNION count | places of the types inside     ARRAY, MAP place of the item's
 """

@@ -293,7 +293,7 @@ def _range_of(plain: AvroType) -> tuple[int, int]:
 
 
 def _is_flat(avro_type: AvroType) -> bool:
-    """Return whether a field can become a column: a plain value, alone or in a union with null."""
+    """Return whether a field can become a column: if it is a plain value, alone or in a union with null."""
     others = [branch for branch in avro_type.branches if branch.kind != "null"] or [avro_type]
     return len(others) == 1 and others[0].kind in _STORAGES and len(avro_type.branches) <= 2
 

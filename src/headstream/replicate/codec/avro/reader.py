@@ -33,94 +33,94 @@ class AvroReader:
         self.end = len(data) if end is None else end
         self.spare = SPARE_VALUES + 4 * (self.end - at)
 
-    def pull(self, size: int, what: str) -> bytes:
+    def pull(self, size: int, subject: str) -> bytes:
         """Return the next `size` bytes."""
         if size < 0:
-            raise DecodeError(f"{what} has the negative length {size}", self.at)
+            raise DecodeError(f"{subject} has the negative length {size}", self.at)
         if size > self.end - self.at:
-            raise DecodeError(f"{what} is cut short", self.at, size, self.end - self.at)
+            raise DecodeError(f"{subject} is cut short", self.at, size, self.end - self.at)
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def pull_long(self, what: str) -> int:
+    def pull_long(self, subject: str) -> int:
         """Return the next long, -2^63 to 2^63-1."""
         value = shift = 0
         start = self.at
         while True:
             if self.at >= self.end:
-                raise DecodeError(f"{what} is cut short", start, self.end - start + 1, self.end - start)
+                raise DecodeError(f"{subject} is cut short", start, self.end - start + 1, self.end - start)
             byte = self.data[self.at]
             self.at += 1
             if shift == 63 and byte > 1:
-                raise DecodeError(f"{what} is a number of more than 64 bits", start)
+                raise DecodeError(f"{subject} is a number of more than 64 bits", start)
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
             shift += 7
 
-    def pull_int(self, what: str) -> int:
+    def pull_int(self, subject: str) -> int:
         """Return the next int, -2^31 to 2^31-1."""
         start = self.at
-        value = self.pull_long(what)
+        value = self.pull_long(subject)
         if not INT_RANGE[0] <= value <= INT_RANGE[1]:
-            raise DecodeError(f"{what} is {value}, more than an int holds", start)
+            raise DecodeError(f"{subject} is {value}, more than an int holds", start)
         return value
 
-    def pull_bytes(self, what: str) -> bytes:
-        """Return the next bytes, their length before them."""
-        return self.pull(self.pull_long(what), what)
+    def pull_bytes(self, subject: str) -> bytes:
+        """Return the next bytes, which follow their length."""
+        return self.pull(self.pull_long(subject), subject)
 
-    def pull_string(self, what: str) -> str:
+    def pull_string(self, subject: str) -> str:
         """Return the next string, its length before it."""
-        data = self.pull_bytes(what)
+        data = self.pull_bytes(subject)
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise DecodeError(f"{what} is not UTF-8", self.at - len(data) + error.start) from None
+            raise DecodeError(f"{subject} is not UTF-8", self.at - len(data) + error.start) from None
 
-    def pull_boolean(self, what: str) -> bool:
+    def pull_boolean(self, subject: str) -> bool:
         """Return the next boolean."""
-        value = self.pull(1, what)[0]
+        value = self.pull(1, subject)[0]
         if value > 1:
-            raise DecodeError(f"{what} is a boolean of {value}", self.at - 1)
+            raise DecodeError(f"{subject} is a boolean of {value}", self.at - 1)
         return value == 1
 
-    def pull_index(self, count: int, what: str) -> int:
+    def pull_index(self, count: int, subject: str) -> int:
         """Return the next index of a list of `count` symbols or branches."""
         start = self.at
-        index = self.pull_long(what)
+        index = self.pull_long(subject)
         if not 0 <= index < count:
-            raise DecodeError(f"{what} has index {index} of {count}", start)
+            raise DecodeError(f"{subject} has index {index} of {count}", start)
         return index
 
-    def pull_block(self, what: str) -> int:
+    def pull_block(self, subject: str) -> int:
         """Return the number of items in the next block of an array or map; 0 ends it."""
         start = self.at
-        count = self.pull_long(what)
+        count = self.pull_long(subject)
         if count < 0:
             count = -count
-            size = self.pull_long(what)
+            size = self.pull_long(subject)
             if not 0 <= size <= self.end - self.at:
-                raise DecodeError(f"a block of {what} is cut short", start, size, self.end - self.at)
+                raise DecodeError(f"a block of {subject} is cut short", start, size, self.end - self.at)
         if count > self.spare:
-            raise DecodeError(f"{what} has more items than its bytes can hold", start)
+            raise DecodeError(f"{subject} has more items than its bytes can hold", start)
         return count
 
-    def pull_map(self, what: str) -> dict[str, str]:
+    def pull_map(self, subject: str) -> dict[str, str]:
         """Return the next map of strings; a duplicate key, or more than MAX_MAP_ENTRIES entries, is rejected."""
         pairs: dict[str, str] = {}
-        while count := self.pull_block(what):
+        while count := self.pull_block(subject):
             if count > MAX_MAP_ENTRIES - len(pairs):
-                raise DecodeError(f"{what} has more than {MAX_MAP_ENTRIES} entries", self.at)
+                raise DecodeError(f"{subject} has more than {MAX_MAP_ENTRIES} entries", self.at)
             for _ in range(count):
                 start = self.at
-                key = self.pull_string(what)
+                key = self.pull_string(subject)
                 if key in pairs:
-                    raise DecodeError(f"{what} has the key {key!r} twice", start)
-                pairs[key] = self.pull_string(what)
+                    raise DecodeError(f"{subject} has the key {key!r} twice", start)
+                pairs[key] = self.pull_string(subject)
         return pairs
 
-    def finish(self, what: str) -> None:
-        """Raise DecodeError when bytes are left over."""
+    def finish(self, subject: str) -> None:
+        """Raise DecodeError if bytes remain."""
         if self.at != self.end:
-            raise DecodeError(f"{self.end - self.at} bytes are left over after {what}", self.at)
+            raise DecodeError(f"{self.end - self.at} bytes are left over after {subject}", self.at)

@@ -1,4 +1,4 @@
-"""Rows of flat Avro records to columns, compiled: no Python object per value; a faulty row does not affect the others.
+"""Rows of flat Avro records to columns, compiled: no Python object per value; a faulty row does not affect other rows.
 
 A row is the message of one data envelope, a record of codec.avro.plan's kind; codec.avro.reader describes
 the encoding of its values. The rows of one schema are walked once (codec.avro.walk): numbers go straight to their columns,
@@ -60,7 +60,7 @@ def _measure(
     least: cython.longlong,
     task: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the bytes of all rows, or -1 - index of one that is not in the data; note how many may be good."""
+    """Return the bytes of all rows, or -1 - index of a row outside of the data; record the possible number of valid rows."""
     total: cython.longlong = 0
     likely: cython.longlong = 0
     index: cython.longlong = 0
@@ -154,7 +154,7 @@ def _clear(task: cython.p_uchar, slots: cython.longlong, fixed: cython.p_uchar) 
 @cython.exceptval(check=False)
 @cython.nogil
 def _place_texts(task: cython.p_uchar, fixed: cython.p_uchar) -> cython.longlong:
-    """Give the texts of every column their place, with room behind it for a SHORT one; return the bytes of all."""
+    """Assign the texts of every column their place, with room after it for a SHORT text; return the bytes of all."""
     total: cython.longlong = 0
     step: cython.longlong = codes.NOTES_SIZE
     count: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT)
@@ -228,7 +228,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     task: cython.p_uchar = c.writable(task_bytes)
     total: cython.longlong = _measure(starts_p, ends_p, rows_p, picked, known, count, size, least, task)
     if total < 0:
-        raise InvalidInputError(f"row {-1 - total} is not one of the {known}, or does not lie in the {size} bytes of data")
+        raise InvalidInputError(f"row {-1 - total} is outside the {known} rows, or outside the {size} bytes of data")
     if total > MAX_ROWS_BYTES or size > MAX_DATA_BYTES:
         advice = "Decode rows of less than 2 GiB, in data of less than 4 GiB, at once"
         raise InvalidInputError(f"rows of {total} bytes in {size} bytes of data", advice=advice)

@@ -3,7 +3,7 @@
 Replicate names Avro types after the columns of its tables, so its schemas can contain names and namespaces
 that Avro forbids (`com.attunity.queue.msg.chips-qa`, `order date`), and can define one name more than once
 (a column called `Lineage`). Both are accepted here: names are any text, and a reference resolves to the latest
-definition of its name. Schemas whose values would be endless, or could not be walked in bounded time, are rejected.
+definition of its name. Schemas whose values can be endless, or cannot be walked in bounded time, are rejected.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class AvroType:
 
     Args:
         kind: A name of PRIMITIVES, or `fixed`, `enum`, `record`, `union`, `array`, `map`.
-        logical_type: The logicalType where it is one of the Avro specification and fits the kind, else None.
+        logical_type: The logicalType if the Avro specification defines it and it fits the kind, else None.
         precision: Of a decimal: digits in all, at least 1. 0 for others.
         scale: Of a decimal: digits after the point, 0 to precision.
         size: Of a fixed: its length in bytes.
         fields: Of a record, in the order of their bytes.
         branches: Of a union, in the order of their indexes.
         items: Of an array its elements', of a map its values' type.
-        weight: Number of types in this one, itself included.
+        weight: Number of types in this type, itself included.
     """
 
     kind: str
@@ -76,7 +76,7 @@ def parse_schema(text: str) -> AvroType:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"an Avro schema that is not JSON: {error}") from None
+        raise SchemaError(f"the Avro schema is not JSON: {error}") from None
     return _Parser().parse(document, "", "", 0)
 
 
@@ -102,7 +102,7 @@ class _Parser:
 
     def parse(self, node: object, namespace: str, place: str, depth: int) -> AvroType:
         if depth > MAX_DEPTH:
-            raise SchemaError(f"an Avro schema of more than {MAX_DEPTH} levels", where=place)
+            raise SchemaError(f"the Avro schema has more than {MAX_DEPTH} levels", where=place)
         if isinstance(node, str):
             return AvroType(node) if node in PRIMITIVES else self.find(node, namespace, place)
         if isinstance(node, list):
@@ -126,9 +126,9 @@ class _Parser:
     def parse_union(self, node: list[Any], namespace: str, place: str, depth: int) -> AvroType:
         branches = tuple(self.parse(branch, namespace, place, depth + 1) for branch in node)
         if not branches:
-            raise SchemaError("an Avro union without branches", where=place or None)
+            raise SchemaError("an Avro union has no branches", where=place or None)
         if any(branch.kind == "union" for branch in branches):
-            raise SchemaError("an Avro union within a union", where=place or None)
+            raise SchemaError("an Avro union contains a union", where=place or None)
         return AvroType("union", branches=branches, weight=_weigh(1 + sum(branch.weight for branch in branches), place))
 
     def parse_record(self, node: dict[str, Any], namespace: str, place: str, depth: int) -> AvroType:
@@ -178,10 +178,10 @@ class _Parser:
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace for what is inside it."""
+    """Return the full name of a named type, and the namespace for types inside it."""
     name = node.get("name")
     if not isinstance(name, str):
-        raise SchemaError(f"an Avro {node['type']} without a name", where=place or None)
+        raise SchemaError(f"an Avro {node['type']} has no name", where=place or None)
     own = node.get("namespace")
     if isinstance(own, str):
         namespace = own
@@ -208,5 +208,5 @@ def _with_logical_type(plain: AvroType, node: dict[str, Any]) -> AvroType:
 
 def _weigh(weight: int, place: str) -> int:
     if weight > MAX_TYPES:
-        raise SchemaError(f"an Avro schema of more than {MAX_TYPES} types", where=place or None)
+        raise SchemaError(f"the Avro schema has more than {MAX_TYPES} types", where=place or None)
     return weight

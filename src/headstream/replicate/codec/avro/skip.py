@@ -1,6 +1,6 @@
 """Skips values of any Avro type, compiled: the fields of a row that do not become columns.
 
-A type is in the task of the call, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded ones:
+A type is in the task of the call, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded values:
 bytes that are not a value of the type are a fault of their row.
 """
 
@@ -21,9 +21,6 @@ else:
     from cython.cimports.headstream.replicate.codec.avro.primitives import varint_stop, varint_value
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def fail(
     task: cython.p_uchar, code: cython.longlong, at: cython.longlong, need: cython.longlong, have: cython.longlong
 ) -> cython.longlong:
@@ -130,9 +127,6 @@ def _skip_plain(
     return stop
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def skip_value(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def varint_stop(p: memoryview, at: int, end: int) -> int:
-    """Return the position after a varint; -1 where `end` comes first, -2 where it has more than 64 bits."""
+    """Return the position after a varint; -1 if `end` is first, -2 if it has more than 64 bits."""
     limit = min(at + 9, end)
     for position in range(at, limit):
         if p[position] < 0x80:
@@ -25,7 +25,7 @@ def varint_value(p: memoryview, at: int, stop: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def turn_decimal(target: memoryview, to: int, p: memoryview, at: int, size: int, low: int, high: int) -> bool:
+def reverse_decimal(target: memoryview, to: int, p: memoryview, at: int, size: int, low: int, high: int) -> bool:
     """Write a big-endian number as 16 little-endian bytes; return whether it is less than high * 2^64 + low, its sign apart."""
     value = int.from_bytes(p[at : at + size], "big", signed=True)
     target[to : to + 16] = value.to_bytes(16, "little", signed=True)

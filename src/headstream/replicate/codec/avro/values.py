@@ -34,7 +34,7 @@ _EPOCH_DAY: Final = _EPOCH.toordinal()
 _DAY_US: Final = 86_400_000_000
 
 
-def decode_value(reader: AvroReader, avro_type: AvroType, what: str = "the value") -> Any:
+def decode_value(reader: AvroReader, avro_type: AvroType, subject: str = "the value") -> Any:
     """Return the next value of a type.
 
     Returns:
@@ -44,52 +44,52 @@ def decode_value(reader: AvroReader, avro_type: AvroType, what: str = "the value
     """
     reader.spare -= 1
     if reader.spare < 0:
-        raise DecodeError(f"{what} has more values than its bytes can hold", reader.at)
+        raise DecodeError(f"{subject} has more values than its bytes can hold", reader.at)
     kind = avro_type.kind
     if kind == "record":
         return {field.name: decode_value(reader, field.type, field.name) for field in avro_type.fields}
     if kind == "union":
-        branch = avro_type.branches[reader.pull_index(len(avro_type.branches), what)]
-        return decode_value(reader, branch, what)
+        branch = avro_type.branches[reader.pull_index(len(avro_type.branches), subject)]
+        return decode_value(reader, branch, subject)
     if kind == "array":
         assert avro_type.items is not None
         items: list[Any] = []
-        while count := reader.pull_block(what):
-            items.extend(decode_value(reader, avro_type.items, what) for _ in range(count))
+        while count := reader.pull_block(subject):
+            items.extend(decode_value(reader, avro_type.items, subject) for _ in range(count))
         return items
     if kind == "map":
         assert avro_type.items is not None
         pairs: dict[str, Any] = {}
-        while count := reader.pull_block(what):
+        while count := reader.pull_block(subject):
             for _ in range(count):
-                key = reader.pull_string(what)
-                pairs[key] = decode_value(reader, avro_type.items, what)
+                key = reader.pull_string(subject)
+                pairs[key] = decode_value(reader, avro_type.items, subject)
         return pairs
     start = reader.at
-    value = _decode_plain(reader, avro_type, what)
-    return value if avro_type.logical_type is None else _decode_logical(value, avro_type, what, start)
+    value = _decode_plain(reader, avro_type, subject)
+    return value if avro_type.logical_type is None else _decode_logical(value, avro_type, subject, start)
 
 
-def _decode_plain(reader: AvroReader, avro_type: AvroType, what: str) -> Any:
+def _decode_plain(reader: AvroReader, avro_type: AvroType, subject: str) -> Any:
     kind = avro_type.kind
     if kind == "string":
-        return reader.pull_string(what)
+        return reader.pull_string(subject)
     if kind == "int":
-        return reader.pull_int(what)
+        return reader.pull_int(subject)
     if kind == "long":
-        return reader.pull_long(what)
+        return reader.pull_long(subject)
     if kind == "bytes":
-        return reader.pull_bytes(what)
+        return reader.pull_bytes(subject)
     if kind == "boolean":
-        return reader.pull_boolean(what)
+        return reader.pull_boolean(subject)
     if kind == "double":
-        return _DOUBLE.unpack(reader.pull(8, what))[0]
+        return _DOUBLE.unpack(reader.pull(8, subject))[0]
     if kind == "float":
-        return _FLOAT.unpack(reader.pull(4, what))[0]
+        return _FLOAT.unpack(reader.pull(4, subject))[0]
     if kind == "fixed":
-        return reader.pull(avro_type.size, what)
+        return reader.pull(avro_type.size, subject)
     if kind == "enum":
-        return avro_type.symbols[reader.pull_index(len(avro_type.symbols), what)]
+        return avro_type.symbols[reader.pull_index(len(avro_type.symbols), subject)]
     return None
 
 
@@ -99,15 +99,15 @@ def _repeats_sign(value: bytes, limit: int) -> bool:
     return bool(kept) and before == (b"\xff" if kept[0] > 127 else b"\x00") * len(before)
 
 
-def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
+def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> Any:
     logical = avro_type.logical_type
     if logical == "decimal":
         limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
         if not 1 <= len(value) <= limit and not _repeats_sign(value, limit):
-            raise DecodeError(f"{what} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
+            raise DecodeError(f"{subject} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
         unscaled = int.from_bytes(value, "big", signed=True)
         if abs(unscaled) >= 10**avro_type.precision:
-            raise DecodeError(f"{what} is a decimal of more than {avro_type.precision} digits", at)
+            raise DecodeError(f"{subject} is a decimal of more than {avro_type.precision} digits", at)
         sign, digits, _ = Decimal(unscaled).as_tuple()
         return Decimal((sign, digits, -avro_type.scale))
     if logical in ("uuid", "timestamp-nanos"):  # a datetime has no nanoseconds
@@ -117,7 +117,7 @@ def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
     micros = value * 1000 if "millis" in str(logical) else value
     if str(logical).startswith("time-"):
         if not 0 <= micros < _DAY_US:
-            raise DecodeError(f"{what} is a time of {value}, not within a day", at)
+            raise DecodeError(f"{subject} is a time of {value}, not within a day", at)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
     try:
         return _EPOCH + datetime.timedelta(microseconds=micros)
@@ -152,45 +152,45 @@ def encode_string(value: str | bytes) -> bytes:
     return encode_long(len(data)) + data
 
 
-def encode_value(avro_type: AvroType, value: Any, what: str = "the value") -> bytes:
+def encode_value(avro_type: AvroType, value: Any, subject: str = "the value") -> bytes:
     """Return the bytes of a value, by its type.
 
     Text and numbers are converted as Replicate converts them: a Decimal, an int, a date, a time or a
     datetime given for a string is written in Replicate's spelling (`2023-03-21 14:34:21.000000`).
 
     Args:
-        value: A value as decode_value gives it; of a record a mapping, where a missing field is null.
+        value: A value as decode_value returns it; for a record a mapping, in which a missing field is null.
     """
     kind = avro_type.kind
     if kind == "record":
-        return _encode_record(avro_type, value, what)
+        return _encode_record(avro_type, value, subject)
     if kind == "union":
-        return _encode_union(avro_type, value, what)
+        return _encode_union(avro_type, value, subject)
     if kind == "null" and value is None:
         return b""
     if kind in ("array", "map") and avro_type.items is not None and isinstance(value, (list, tuple, Mapping)):
         if isinstance(value, Mapping) != (kind == "map"):
-            raise _unfit(avro_type, value, what)
+            raise _unfit(avro_type, value, subject)
         if isinstance(value, Mapping):
-            items = [encode_string(key) + encode_value(avro_type.items, item, what) for key, item in value.items()]
+            items = [encode_string(key) + encode_value(avro_type.items, item, subject) for key, item in value.items()]
         else:
-            items = [encode_value(avro_type.items, item, what) for item in value]
+            items = [encode_value(avro_type.items, item, subject) for item in value]
         return (encode_long(len(items)) if items else b"") + b"".join(items) + b"\0"
     if avro_type.logical_type is not None:
-        value = _encode_logical(avro_type, value, what)
-    return _encode_plain(avro_type, value, what)
+        value = _encode_logical(avro_type, value, subject)
+    return _encode_plain(avro_type, value, subject)
 
 
-def _encode_record(avro_type: AvroType, value: Any, what: str) -> bytes:
+def _encode_record(avro_type: AvroType, value: Any, subject: str) -> bytes:
     if not isinstance(value, Mapping):
-        raise _unfit(avro_type, value, what)
+        raise _unfit(avro_type, value, subject)
     unknown = value.keys() - {field.name for field in avro_type.fields}
     if unknown:
-        raise InvalidInputError(f"{what} has no field {sorted(unknown)[0]!r} in its schema")
+        raise InvalidInputError(f"{subject} has no field {sorted(unknown)[0]!r} in its schema")
     return b"".join(encode_value(field.type, value.get(field.name), field.name) for field in avro_type.fields)
 
 
-def _encode_union(avro_type: AvroType, value: Any, what: str) -> bytes:
+def _encode_union(avro_type: AvroType, value: Any, subject: str) -> bytes:
     """Write the first branch that the value fits, null first."""
     for index, branch in enumerate(avro_type.branches):
         if branch.kind == "null" and value is None:
@@ -198,18 +198,18 @@ def _encode_union(avro_type: AvroType, value: Any, what: str) -> bytes:
     fault: InvalidInputError | None = None
     for index, branch in enumerate(avro_type.branches):
         try:
-            return encode_long(index) + encode_value(branch, value, what)
+            return encode_long(index) + encode_value(branch, value, subject)
         except InvalidInputError as error:
             if fault is None or branch.kind != "null":
                 fault = error
-    raise fault or _unfit(avro_type, value, what)
+    raise fault or _unfit(avro_type, value, subject)
 
 
-def _encode_plain(avro_type: AvroType, value: Any, what: str) -> bytes:
+def _encode_plain(avro_type: AvroType, value: Any, subject: str) -> bytes:
     kind = avro_type.kind
     number = isinstance(value, int) and not isinstance(value, bool)
     if kind == "string":
-        text = spell_text(value)
+        text = to_text(value)
         if text is not None:
             return encode_string(text)
     elif kind in ("int", "long") and number:
@@ -229,10 +229,10 @@ def _encode_plain(avro_type: AvroType, value: Any, what: str) -> bytes:
         return bytes(value)
     elif kind == "enum" and isinstance(value, str) and value in avro_type.symbols:
         return encode_long(avro_type.symbols.index(value))
-    raise _unfit(avro_type, value, what)
+    raise _unfit(avro_type, value, subject)
 
 
-def spell_text(value: object) -> str | None:
+def to_text(value: object) -> str | None:
     """Return a str, int, Decimal, date, time or datetime as Replicate writes it in a string column; None for other values."""
     if isinstance(value, str):
         return value
@@ -246,11 +246,11 @@ def spell_text(value: object) -> str | None:
     return format(number, "f") if number.is_finite() and abs(number.adjusted()) <= MAX_PRECISION else None
 
 
-def _encode_logical(avro_type: AvroType, value: Any, what: str) -> Any:
+def _encode_logical(avro_type: AvroType, value: Any, subject: str) -> Any:
     """Return the int or bytes that a logical value is written as; other values unchanged."""
     logical = str(avro_type.logical_type)
     if logical == "decimal" and isinstance(value, (Decimal, int)) and not isinstance(value, bool):
-        return _encode_decimal(avro_type, Decimal(value), what)
+        return _encode_decimal(avro_type, Decimal(value), subject)
     if logical == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.toordinal() - _EPOCH_DAY
     unit_us = 1000 if "millis" in logical else 1
@@ -267,38 +267,38 @@ def _encode_logical(avro_type: AvroType, value: Any, what: str) -> Any:
     return value
 
 
-def _encode_decimal(avro_type: AvroType, value: Decimal, what: str) -> bytes:
+def _encode_decimal(avro_type: AvroType, value: Decimal, subject: str) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):  # NaN, infinity
-        raise _unfit(avro_type, value, what)
+        raise _unfit(avro_type, value, subject)
     shift = exponent + avro_type.scale
     if len(digits) + shift > avro_type.precision and any(digits):
-        raise InvalidInputError(f"{what} is {value}, which has more than {avro_type.precision} digits")
+        raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.precision} digits")
     unscaled = int(Decimal((0, digits, 0)))
     if shift >= 0:
         unscaled *= int(10 ** min(shift, avro_type.precision))
     else:
         unscaled, rest = divmod(unscaled, int(10 ** min(-shift, len(digits) + 1)))
         if rest:
-            raise InvalidInputError(f"{what} is {value}, which has more than {avro_type.scale} digits after the point")
+            raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.scale} digits after the point")
     if sign:
         unscaled = -unscaled
     size = avro_type.size if avro_type.kind == "fixed" else (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     try:
         return unscaled.to_bytes(size, "big", signed=True)
     except OverflowError:
-        raise InvalidInputError(f"{what} is {value}, more than a fixed of {size} bytes holds") from None
+        raise InvalidInputError(f"{subject} is {value}, more than a fixed of {size} bytes holds") from None
 
 
 def _without_zone(value: datetime.datetime) -> datetime.datetime:
     return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
-def _unfit(avro_type: AvroType, value: object, what: str) -> InvalidInputError:
+def _unfit(avro_type: AvroType, value: object, subject: str) -> InvalidInputError:
     if value is None:
-        return InvalidInputError(f"{what} is null, which its type {avro_type.kind} is not")
+        return InvalidInputError(f"{subject} is null, which its type {avro_type.kind} is not")
     kind = avro_type.kind if avro_type.logical_type is None else f"{avro_type.kind} ({avro_type.logical_type})"
-    return InvalidInputError(f"{what} is {_show(value)}, which does not fit the Avro type {kind}")
+    return InvalidInputError(f"{subject} is {_show(value)}, which does not fit the Avro type {kind}")
 
 
 def _show(value: object) -> str:

@@ -16,11 +16,11 @@ if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
     from headstream.replicate.codec.avro import codes
     from headstream.replicate.codec.avro.skip import fail, skip_value
-    from headstream.replicate.codec.avro.uncompiled_primitives import turn_decimal, varint_stop, varint_value
+    from headstream.replicate.codec.avro.uncompiled_primitives import reverse_decimal, varint_stop, varint_value
 else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
-    from cython.cimports.headstream.replicate.codec.avro.primitives import turn_decimal, varint_stop, varint_value
+    from cython.cimports.headstream.replicate.codec.avro.primitives import reverse_decimal, varint_stop, varint_value
     from cython.cimports.headstream.replicate.codec.avro.skip import fail, skip_value
 
 
@@ -85,7 +85,9 @@ def _take_decimal(
     if size < 1 or end - start > 16:
         return fail(task, codes.DECIMAL_SIZE, at, size, 0)
     place: cython.longlong = c.load64_signed(task, step + codes.VALUES) + 16 * row
-    if not turn_decimal(fixed, place, p, start, end - start, c.load64(task, step + codes.LOW), c.load64(task, step + codes.HIGH)):
+    if not reverse_decimal(
+        fixed, place, p, start, end - start, c.load64(task, step + codes.LOW), c.load64(task, step + codes.HIGH)
+    ):
         return fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
     return end
 
@@ -253,7 +255,7 @@ def walk_rows(
     """Read rows into the columns until one is bad.
 
     Args:
-        ranges: Where each begins, where each ends, and which ones to read (None: all); int64.
+        ranges: The begin and end of each row, and the rows to read (None: all); int64.
         memory: Output buffers. task: the fault and the number of good rows; fixed: numbers and offsets;
             scratch: where texts begin.
 

@@ -8,5 +8,5 @@
     headers  __debezium.newkey at the deletion, __debezium.oldkey at the insertion, of a row whose key has changed
 
 `connect` is about columns and their values, `order` about the sequence of changes. Rows become the same decoded columns as
-Replicate's (decoding/debezium/rows.py), and everything after that is one pipeline.
+Replicate's (decoding/debezium/rows.py), and all further steps are the same pipeline.
 """

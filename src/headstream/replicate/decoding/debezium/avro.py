@@ -1,8 +1,8 @@
 """Reads Debezium's messages and keys in Avro: 0x00 | id of the schema int32, big-endian | record.
 
-An id in a header has been put before the record (schemas/registry.py). The schema is one that Connect's Avro converter has made
-of Connect's own: its types are in `connect.type`, `connect.name` and `connect.parameters`, and each becomes the column that it
-becomes in JSON. Records whose rows have only plain values are decoded by the compiled decoder; one array, map or struct among
+An id in a header has been put before the record (schemas/registry.py). Connect's Avro converter has derived the schema from
+Connect's schema: its types are in `connect.type`, `connect.name` and `connect.parameters`, and each becomes the same column as
+in JSON. Records whose rows have only plain values are decoded by the compiled decoder; one array, map or struct among
 the columns, and each message becomes Python's values first.
 """
 
@@ -151,6 +151,7 @@ def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False)
         "scale": node.get("scale", 0),
         "connect.decimal.precision": node.get("precision", 0),
     }
+    found["default"] = node.get("connect.default")
     if kind == "record":
         found["type"] = "struct"
         found["fields"] = [{**_connect_schema(one["type"], named), "field": one["name"]} for one in node["fields"]]
@@ -198,7 +199,7 @@ def _json_values(value: Any) -> Any:
 
 
 def _read_columns(shape: Shape, plan: RowPlan, payloads: pa.BinaryArray, rows: RowNumbers) -> MessageGroup:
-    """Return messages as columns; numbers have the types that they are read in from JSON, bytes and decimals their own."""
+    """Return messages as columns; numbers have the types used for JSON; bytes and decimals keep their types."""
     offsets_buffer, data = offsets_and_data(payloads)
     offsets = np.frombuffer(offsets_buffer, np.int32).astype(np.int64)
     decoded = decode_rows(plan, data, (offsets[:-1] + _FRAME_BYTES).data, offsets[1:].copy().data)

@@ -23,7 +23,8 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from dataclasses import field as data_field
+from decimal import MAX_PREC, Context, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -66,7 +67,8 @@ _MEANINGS: Final = {
     _VARIABLE: "NUMERIC",
 }
 _UNITS: Final = {"Micro": "us", "Nano": "ns"}
-_WIDE: Final = Context(prec=2000)
+_WIDE: Final = Context(prec=MAX_PREC)
+"""Exact: PostgreSQL's numbers have up to 147,455 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class ConnectField:
         type: Connect's type.
         meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
         inner: The fields of a struct; the items of an array.
+        default: Its default in JSON's types; None if it has none, or an unknown one.
     """
 
     name: str
@@ -86,6 +89,7 @@ class ConnectField:
     precision: int = 0
     scale: int = 0
     inner: tuple[ConnectField, ...] = ()
+    default: Any = data_field(default=None, compare=False)
 
     @property
     def is_text_of_json(self) -> bool:
@@ -134,11 +138,12 @@ def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
     meaning = schema.get("name") or ""
     if meaning == _DECIMAL and not precision:
         precision = 38
-    return ConnectField(name, kind, meaning, bool(schema.get("optional", True)), precision, scale, inner)
+    is_optional, default = bool(schema.get("optional", True)), schema.get("default")
+    return ConnectField(name, kind, meaning, is_optional, precision, scale, inner, default)
 
 
 def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
-    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, the others DOUBLE, the rest text.
+    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, other numbers DOUBLE, other values text.
 
     A column that was null in all rows has no type, and is left out.
 
@@ -167,18 +172,25 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 
 
 class Placeholders:
-    """The values that stand for one that was not sent: `unavailable.value.placeholder` in each type that a column can have."""
+    """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
+
+    Debezium 3.6 has no placeholder for arrays of decimals and floating-point numbers, which later versions send as a number per
+    byte.
+    """
 
     def __init__(self, text: str) -> None:
         content = text.encode()
         self.contents = pa.array([content], pa.binary())
-        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex()])
-        numbers = list(content)
+        # The last one is that of `hstore`, a text of JSON or a map.
+        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _to_text({text: text})])
+        numbers = np.frombuffer(content, np.int8).tolist()  # Java's bytes
+        one_byte_each = [base64.b64encode(bytes([byte])).decode() for byte in content]
         # The form of java.util.UUID.nameUUIDFromBytes().
         own_uuid = str(uuid.UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3))
-        self._others: list[Any] = [[text], numbers, [own_uuid], [base64.b64encode(content).decode()], {text: text}]
+        self._lists: list[list[Any]] = [[text], [own_uuid], [base64.b64encode(content).decode()], numbers, one_byte_each]
+        self._lists.append([{"scale": 0, "value": value} for value in one_byte_each])
 
-    def marks(self, field: ConnectField, values: pa.Array) -> npt.NDArray[np.bool_] | None:
+    def marks(self, values: pa.Array) -> npt.NDArray[np.bool_] | None:
         """Return which values are a placeholder; None for none.
 
         Args:
@@ -189,22 +201,41 @@ class Placeholders:
             return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
         if pa.types.is_string(values.type):
             found = pc.is_in(values, value_set=self.texts)
-            if field.type == "map":
-                found = pc.or_(found, pc.is_in(values, value_set=pa.array([_spell(self._others[-1])])))
         elif pa.types.is_list(values.type):
-            short = pc.fill_null(pc.less_equal(pc.list_value_length(values), len(self._others[1])), False)
-            rows = [value is not None and value in self._others for value in pc.if_else(short, values, None).to_pylist()]
+            short = pc.fill_null(pc.less_equal(pc.list_value_length(values), len(self._lists[-1])), False)
+            rows = [value is not None and value in self._lists for value in pc.if_else(short, values, None).to_pylist()]
             found = pa.array(rows, pa.bool_())
         else:
             return None
         return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
 
 
+def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
+    """Return which values of a before image may stand for an unknown one: null, or in a NOT NULL column its default or a zero.
+
+    Args:
+        values: As they are read. Of structs and of texts with a meaning, every value may.
+    """
+    if field.optional:
+        return values.is_null()
+    zero: Any = field.default
+    if zero is None and pa.types.is_list(values.type):
+        return pc.equal(pc.list_value_length(values), 0)
+    if zero is None and not field.meaning:
+        zero = "" if pa.types.is_string(values.type) or pa.types.is_binary(values.type) else 0
+    elif zero is None and pa.types.is_integer(values.type):
+        zero = 0
+    try:
+        return pc.fill_null(pc.equal(values, pa.scalar(zero).cast(values.type)), True)
+    except pa.ArrowException:
+        return pa.repeat(True, len(values))
+
+
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
 
     Args:
-        values: As they are read: reading_type, or bytes and decimals as Avro has them.
+        values: As they are read: reading_type, or bytes and decimals as in Avro.
     """
     bad: dict[int, str] = {}
     if pa.types.is_decimal(values.type) or (pa.types.is_binary(values.type) and field.meaning != _DECIMAL):
@@ -216,7 +247,7 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     if field.meaning == _VARIABLE:
         return _each(values, lambda value: _variable(value)), bad
     if field.is_text_of_json:
-        return (values if field.type == "map" else _each(values, lambda value: _spell(_inner(field, value)))), bad
+        return (values if field.type == "map" else _each(values, lambda value: _to_text(_inner(field, value)))), bad
     kind = _MEANINGS.get(field.meaning)
     if kind == "DATE":
         fits = pc.and_(pc.greater_equal(values, -(2**31)), pc.less(values, 2**31))
@@ -235,11 +266,11 @@ def _unit(field: ConnectField) -> str:
     return next((unit for prefix, unit in _UNITS.items() if name.startswith(prefix)), "ms")
 
 
-def _each(values: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
-    return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
+def _each(values: pa.Array, write: Callable[[Any], str | None]) -> pa.Array:
+    return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
 
 
-def _spell(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -284,22 +315,25 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text; 24:00:00 is one."""
+    """Return times of day as text, including 24:00:00 and MySQL's from -838:59:59 to 838:59:59."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []
     for number in encoded.dictionary.to_pylist():
-        seconds, fraction = divmod(number, per_s)
+        seconds, fraction = divmod(abs(number), per_s)
         spelled = f"{fraction * (10**9 // per_s):09d}".rstrip("0")
-        texts.append(f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else ""))
+        sign = "-" if number < 0 else ""
+        texts.append(
+            f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else "")
+        )
     return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 
 # Decimals: base64 of big-endian two's complement -> Arrow's 16 bytes, little-endian.
 
-_SIXES: Final = np.full(256, 255, np.uint8)
-_SIXES[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
-_SIXES[ord("=")] = 0
+_SEXTETS: Final = np.full(256, 255, np.uint8)
+_SEXTETS[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
+_SEXTETS[ord("=")] = 0
 _LONGEST: Final = 16
 
 
@@ -315,8 +349,8 @@ def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         characters = data[offsets[rows][:, None] + np.arange(length)]
-        sixes = _SIXES[characters].astype(np.uint32).reshape(len(rows), -1, 4)
-        numbers = sixes[:, :, 0] << 18 | sixes[:, :, 1] << 12 | sixes[:, :, 2] << 6 | sixes[:, :, 3]
+        sextets = _SEXTETS[characters].astype(np.uint32).reshape(len(rows), -1, 4)
+        numbers = sextets[:, :, 0] << 18 | sextets[:, :, 1] << 12 | sextets[:, :, 2] << 6 | sextets[:, :, 3]
         content = (
             np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
         )

@@ -1,9 +1,9 @@
-"""Reads Debezium's messages in JSON: many at a time by Arrow's reader, and one by one those that it refuses.
+"""Reads Debezium's messages in JSON: many at a time by Arrow's reader, and refused messages one by one.
 
-Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once; what follows is a line of
-JSON that Arrow reads into columns. A message that is written in another way (white space, `payload` first) is brought into that
+Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once; the rest is a line of JSON
+that Arrow reads into columns. A message that is written in another way (white space, `payload` first) is brought into that
 form first. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
-maps: then each message becomes Python's values, and a message that does not fit its schema is rejected alone.
+maps: then each message is decoded to Python values, and only messages that do not fit their schema are rejected.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
 
 
 def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Return messages of which those with a schema begin with it, without white space; the text of a payload stays."""
+    """Return messages in which a schema, if present, is first and without white space; the text of a payload is unchanged."""
     is_usual = pc.starts_with(payloads, '{"schema":{').to_numpy(zero_copy_only=False)
     if is_usual.all():
         return payloads
@@ -227,7 +227,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
 
 
 def _source(settings: DebeziumSettings) -> pa.StructType:
-    """Return the fields of `source` that are read; those that only the setting `sequence` names are whole numbers."""
+    """Return the fields of `source` that are read; fields that only the setting `sequence` names are whole numbers."""
     others = [(name, pa.int64()) for name in dict.fromkeys(settings.sequence) if name not in SOURCE_FIELDS]
     return pa.struct([*others, *SOURCE_FIELDS.items()])
 
@@ -343,7 +343,7 @@ def _infer(lines: pa.BinaryArray, known: Known) -> list[_Inferred]:
 
 
 def _add_columns(members: dict[str, ConnectField], row: dict[str, Any]) -> None:
-    """Add the columns of a row to those that are known; whole numbers become DOUBLE where another row has a fraction."""
+    """Add the columns of a row to the known columns; whole numbers become DOUBLE if another row has a fraction."""
     for name, value in row.items():
         present = members.get(name)
         if value is None or (present is not None and not (present.type == "int64" and isinstance(value, float))):
@@ -370,7 +370,7 @@ def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
 
 
 def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: Callable[[bytes], Any]) -> MessageGroup:
-    """Return messages as columns, without those that do not fit.
+    """Return messages as columns, without messages that do not fit.
 
     Args:
         rows: Their rows in the raw batch.
@@ -434,7 +434,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header that has the form of one; None if it is not an object."""
+    """Return the columns of a record key in JSON, or of a header in the same form; None if it is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:

@@ -1,14 +1,13 @@
-"""Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
+"""Debezium's messages -> the same changes as Replicate's, and notices about an entire table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
-    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
-    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
-    d with the header __debezium.newkey     counted alone: the insertion has all of it
-    t              a notice: the rows of the table up to its position are removed
+    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read c
+    with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
+    d with the header __debezium.newkey     only counted: the insertion contains it t a
+    notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
-A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task is the topic
-prefix.
+A value that was not sent is absent, not null. The table of a message is named by its `source`; its task is the topic prefix.
 Schemas are stored in the schema store by the process that meets them first; their ids are digests of their columns.
 """
 
@@ -36,6 +35,7 @@ from headstream.replicate.decoding.debezium.connect import (
     Placeholders,
     column_values,
     fields_document,
+    is_unknown,
     known_fields,
 )
 from headstream.replicate.decoding.debezium.messages import MessageGroup, fit, no_messages, read_groups, read_key
@@ -69,7 +69,7 @@ class DebeziumRows:
         waiting: Row -> the id of the registry's schema that it waits for.
         changes: Schema and its decoded changes.
         unwanted: Number of messages that are not changes of a target.
-        events: Transaction events of those, if requested.
+        events: Transaction events of these messages, if requested.
         findings: Warning for the user -> number of rows concerned.
         notices: Messages about whole tables.
     """
@@ -163,7 +163,7 @@ class _Decoding:
             yield from read_groups(others, rows[~framed], self.known_fields, self.settings)
 
     def end_transactions(self, group: MessageGroup) -> None:
-        """Note the ends of transactions as the events after their last changes."""
+        """Record the ends of transactions as the events after their last changes."""
         if not self.options.atomic or "status" not in group.table.column_names:
             return
         ends = pc.and_(pc.equal(group.table["status"], "END"), group.table["event_count"].is_valid())
@@ -211,7 +211,7 @@ class _Decoding:
                 )
 
     def _without_truncations(self, part: _Part, operations: pa.ChunkedArray) -> _Part:
-        """Note truncations, and count messages that change no row; return the others."""
+        """Record truncations, and count messages that change no row; return the rest."""
         codes = operations.combine_chunks()
         changes = pc.is_in(codes, value_set=pa.array(list(_CODES))).to_numpy(zero_copy_only=False)
         if changes.all():
@@ -242,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield the names of key columns, and which messages have them; most messages of a table begin their keys alike."""
+        """Yield the names of key columns and the messages that have them; most keys of a table begin alike."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
@@ -265,7 +265,7 @@ class _Decoding:
         """Return the columns of a key; the id of its schema if that is missing.
 
         Raises:
-            SchemaError: it cannot be read, and the settings name no key: the table would have none.
+            SchemaError: it cannot be read, and the settings name no key, so the table would have no key.
         """
         rules = self.options.rules
         if not key:
@@ -276,7 +276,7 @@ class _Decoding:
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
             raise SchemaError(
-                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or keys of the table"
+                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or the table's keys"
             )
         return tuple(columns or ())
 
@@ -339,15 +339,14 @@ class _Decoding:
     def _sequences(self, part: _Part, *, has_key: bool) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         source = part.column("source")
         fields = {member.name: pc.struct_field(source, member.name) for member in source.type}
-        orders = part.column("transaction", "total_order")
-        return change_sequences(part.connector, fields, orders, has_key=has_key, fields=self.settings.sequence)
+        orders, is_read = part.column("transaction", "total_order"), _is_incremental(part)
+        return change_sequences(part.connector, fields, orders, has_key=has_key, is_read=is_read, fields=self.settings.sequence)
 
     def _decode_wanted(self, part: _Part, schema: TableSchema) -> None:
         result, count = self.result, len(part.rows)
         codes = pc.index_in(part.column("op"), value_set=pa.array(list(_CODES))).to_numpy(zero_copy_only=False).astype(np.int8)
         snapshot = pc.fill_null(part.column("source", "snapshot"), "")
-        incremental = pc.equal(snapshot, "incremental").to_numpy(zero_copy_only=False)
-        codes[(codes == _REFRESH) & incremental] = _INSERT
+        codes[(codes == _REFRESH) & _is_incremental(part)] = _INSERT
         faults: Faults = {}
         old_keys = self._old_keys(part, codes, faults)
         codes[list(old_keys)] = _UPDATE
@@ -396,14 +395,14 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Note the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
+        """Record the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
         for kind, marks in _MARKED_ROWS.items():
             marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
             for row in part.rows[marked].tolist():
                 self._notice(part.lineage, kind, "", self.raw.column("timestamp_us")[row].as_py())
 
     def _old_keys(self, part: _Part, codes: npt.NDArray[np.int8], faults: Faults) -> dict[int, dict[str, Any]]:
-        """Return the key before, for those insertions that are the second half of a change of key: place -> columns."""
+        """Return the previous key for insertions that are the second half of a key update: place -> columns."""
         headers = self.raw.column("headers").take(pa.array(part.rows))
         marked = pc.fill_null(pc.match_substring(headers, _OLD_KEY), False).to_numpy(zero_copy_only=False)
         found: dict[int, dict[str, Any]] = {}
@@ -420,6 +419,8 @@ def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool
     """Return which keys begin as one of them does; if it is not an object, all that are none."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
+    if head.endswith(b'":'):  # without a schema, the keys of another number of columns begin so too
+        alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
     elif not head:
@@ -443,6 +444,13 @@ def _read_old_key(headers: bytes) -> dict[str, Any] | None:
         return None
 
 
+def _is_incremental(part: _Part) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(part.column("source", "snapshot"), "incremental"), False).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
 def _transaction_ids(ids: pa.Array) -> pa.Array:
     """Return transaction ids without the position that PostgreSQL's connector appends: it differs within a transaction."""
     return pc.replace_substring_regex(ids, r"^(\d+):\d+$", r"\1")
@@ -464,18 +472,18 @@ class _Values:
     absent: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def data(self, name: str) -> pa.Array:
-        """Return the values of a column after the changes; of deletions those before."""
+        """Return the values of a column after the changes; for deletions the values before."""
         ordinal, one = self._field(name)
         values = self.part.column("after", one.name)
         if pc.any(self.deletes).as_py():
             values = pc.if_else(self.deletes, self.part.column("before", one.name), values)
-        return self._converted(name, one, self._sent(ordinal, one, values))
+        return self._converted(name, one, self._sent(ordinal, values))
 
     def before(self, name: str, old_keys: dict[int, dict[str, Any]]) -> pa.Array:
         """Return the values of a column before the changes."""
         _, one = self._field(name)
         values = self.part.column("before", one.name)
-        found = self._converted(name, one, self._sent(0, one, values))
+        found = self._converted(name, one, self._sent(0, values))
         if old_keys and one.name in self.part.keys:  # headers are in JSON also where messages are in Avro
             moved = [fit(one, old_keys[place][one.name]) if place in old_keys else None for place in range(len(values))]
             old = self._converted(name, one, pa.array(moved, one.reading_type))
@@ -503,7 +511,7 @@ class _Values:
         others = [(ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name not in self.part.keys]
         bare = deletes.copy()
         for _, one in others:
-            bare &= self.part.column("before", one.name).is_null().to_numpy(zero_copy_only=False)
+            bare &= is_unknown(one, self.part.column("before", one.name)).to_numpy(zero_copy_only=False)
         if bare.any():
             for ordinal, _ in others:
                 self.absent[ordinal] = self.absent.get(ordinal, np.zeros(len(bare), np.bool_)) | bare
@@ -512,9 +520,9 @@ class _Values:
         source = self.schema.fields[name]
         return next((ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name == source)
 
-    def _sent(self, ordinal: int, one: ConnectField, values: pa.Array) -> pa.Array:
-        """Return values with null for those that were not sent, which are noted."""
-        marks = self.placeholders.marks(one, values)
+    def _sent(self, ordinal: int, values: pa.Array) -> pa.Array:
+        """Return values with null for values that were not sent, which are recorded."""
+        marks = self.placeholders.marks(values)
         if marks is None:
             return values
         if ordinal:
@@ -532,7 +540,7 @@ class _Values:
 
 
 def _one_by_one(one: ConnectField, values: pa.Array, error: Exception) -> tuple[pa.Array, dict[int, str]]:
-    """Convert values alone: the ones that cannot be are rejected with their reasons."""
+    """Convert values one by one; values that cannot be converted are rejected with their reasons."""
     if len(values) < 2:
         nothing = column_values(one, pa.nulls(1, values.type))[0]
         return nothing, dict.fromkeys(range(len(values)), str(error).splitlines()[0])

@@ -1,4 +1,4 @@
-"""Console: what a server over HTTP does for the console's page: its files, and a login that scripts cannot read."""
+"""Console: serves the console's page over HTTP: its files, and a login that scripts cannot read."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     request with the header and the cookie -> the token
     request without the header             -> no token, whatever cookies it carries
 
-A page of another origin cannot send the header unless CORS allows it to, and a browser states in `sec-fetch-site` where a request
-comes from. Cookies are shared by all ports of a host, so the name contains the port.
+A page of another origin cannot send the header unless CORS allows it to, and a browser states the origin of a request in
+`sec-fetch-site`. Cookies are shared by all ports of a host, so the name contains the port.
 """
 
 from __future__ import annotations

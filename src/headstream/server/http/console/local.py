@@ -1,8 +1,8 @@
 """LocalConsole: the console of any log, served by this process to this machine.
 
-GET /console/ and its files       for everybody on this machine, as they show nothing about the log
-POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
-everything else                   with the cookie: views, and commands by their routes
+GET /console/ and its files       for every user of this machine, since they show nothing about the log
+POST .../login {"token": ...}     once, with the token in the printed address -> a cookie all other routes with the cookie:
+views, and commands by their routes
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ class LocalConsole:
         self._files = ConsoleFiles()
         self._views = Views(pipelines=pipelines)
         self._hosts = Hosts(_HOST)
-        self._entrance: str | None = secrets.token_urlsafe(24)
+        self._one_time_token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(32)
         self._cookie: ConsoleCookie | None = None
         self._server: asyncio.Server | None = None
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0 is any free one), and return the address, which can be used once."""
+        """Start serving on a port of 127.0.0.1 (0 means any free port), and return the address, which can be used once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables it
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]
         self._cookie = ConsoleCookie(bound, is_secure=False)
-        return f"http://{_HOST}:{bound}{CONSOLE_PATH}/#token={self._entrance}"
+        return f"http://{_HOST}:{bound}{CONSOLE_PATH}/#token={self._one_time_token}"
 
     async def stop(self) -> None:
         """Stop serving; idempotent."""
@@ -141,11 +141,11 @@ class LocalConsole:
         assert self._cookie is not None
         document = decode_json(await read_body(request, _BODY_BYTES, _BODY_S, _hold))
         token = document.get("token") if isinstance(document, dict) else None
-        entrance = self._entrance
-        is_known = isinstance(token, str) and entrance is not None and secrets.compare_digest(token.encode(), entrance.encode())
+        expected = self._one_time_token
+        is_known = isinstance(token, str) and expected is not None and secrets.compare_digest(token.encode(), expected.encode())
         if not is_known or not self._cookie.is_from_console(request.headers):
             return UNAUTHORIZED
-        self._entrance = None
+        self._one_time_token = None
         return json_reply({})._replace(headers=self._cookie.issue(self._session, _LIFETIME_S))
 
     async def _answer_command(self, request: web.BaseRequest, found: FoundRoute) -> Reply:

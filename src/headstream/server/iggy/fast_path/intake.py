@@ -1,6 +1,6 @@
 """Intake: reads small requests of many connections with one epoll, without asyncio transports; compiled.
 
-    one epoll for all idle connections -> the event loop calls look()
+    one epoll for all idle connections -> the event loop calls read_ready()
         -> for each readable one: bytes -> SmallRequests -> its response
         -> all responses of the round together: waking several clients at once costs less
         -> responses of the waits that the requests have ended
@@ -93,7 +93,7 @@ class Intake:
         self._spin_credit = 0
         self._last_round_s = 0.0
         self._is_single_core = len(os.sched_getaffinity(0)) == 1  # on one core, a spin keeps clients from running
-        loop.add_reader(self._epoll.fileno(), self.look)
+        loop.add_reader(self._epoll.fileno(), self.read_ready)
 
     def begin(self, idle: IdleConnection) -> None:
         """Start reading a connection."""
@@ -113,7 +113,7 @@ class Intake:
         self._epoll.close()
         self._idle.clear()
 
-    def look(self) -> None:
+    def read_ready(self) -> None:
         """Answer all readable connections."""
         if perf_counter() - self._last_round_s < _EARN_S and self._spin_credit < _SPIN_CREDIT_MAX:
             self._spin_credit += 1
@@ -135,7 +135,7 @@ class Intake:
         self._last_round_s = perf_counter()
 
     def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:
-        """Return the readable descriptors; after the first ones, spin for more while there are credits."""
+        """Return the readable descriptors; after the first descriptors, spin for more while there are credits."""
         events: list[tuple[int, int]] = self._epoll.poll(0, _MAX_EVENTS)
         if events or not done or self._spin_credit <= 0 or self._is_single_core:
             return events
@@ -164,7 +164,7 @@ class Intake:
             self._fail(idle, error)
 
     def _respond(self, idle: IdleConnection) -> None:
-        """Send a response, if there is one."""
+        """Send a response, if any."""
         response = idle.response
         size: cython.longlong = len(response)
         if size == 0:
@@ -180,7 +180,7 @@ class Intake:
             self._fail(idle, error)
 
     def _fail(self, idle: IdleConnection, error: Exception) -> None:
-        """Abort the one connection that an internal error concerns."""
+        """Abort only the connection that an internal error concerns."""
         self._loop.call_exception_handler({"message": "internal error", "exception": error})
         self.end(idle)
         idle.transport.abort()

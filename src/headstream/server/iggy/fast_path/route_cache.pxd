@@ -16,7 +16,7 @@ cdef class SendRoute(CachedRoute):
 cdef class PollRoute(CachedRoute):
     cdef object topic
     cdef long long partition
-    cdef object lent
+    cdef object locked
     cdef PartitionEnd end
     cdef long long transactions
     cdef bint is_available

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headstream.broker.commands.topic_lookup import FoundTopic
-from headstream.log.partition.readers import LentFollower
+from headstream.log.partition.readers import LockedFollower
 
 try:
     import cython
@@ -50,14 +50,14 @@ class PollRoute(CachedRoute):
         super().__init__(name)
         self.topic = None if place is None else place.topic
         self.partition = partition
-        self.lent: LentFollower | None = None
+        self.locked: LockedFollower | None = None
         self.end: PartitionEnd | None = None
         self.transactions = -1
         self.is_available = False
 
 
 class RouteCache:
-    """The cached routes of one kind; consecutive requests mostly use the same one."""
+    """The cached routes of one kind; consecutive requests mostly use the same route."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, CachedRoute] = {}

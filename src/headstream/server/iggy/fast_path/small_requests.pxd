@@ -34,5 +34,5 @@ cdef class SmallRequests:
     cdef object _find_sent(self, object kind, bytes payload)
     cdef bytearray _poll(self, memoryview view, long long at, long long end)
     cdef bytearray _take(self, PollRoute route, long long offset, long long count)
-    cdef bytearray _read(self, PollRoute route, object topic, object lent, long long offset, long long count)
+    cdef bytearray _read(self, PollRoute route, object topic, object locked, long long offset, long long count)
     cdef tuple _find_polled(self, bytes payload)

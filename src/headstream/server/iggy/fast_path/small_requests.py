@@ -2,9 +2,9 @@
 
     frame -> cached route of its topic -> PartitionEnd.append, or messages cached by ReadAhead -> response
 
-Login, permission, topic and limits are checked when a route is cached. Routes are valid as long as the session's user, all
-users and the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
-Other requests are left for the general path (broker/commands/requests.py): the fast path rejects nothing.
+Login, permission, topic and limits are checked when a route is cached. Routes are valid while the session's user, all users and
+the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
+Other requests take the general path (broker/commands/requests.py): the fast path rejects nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headstream.core.wire.frames import response_head
 from headstream.errors import HeadstreamError
 from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.records import TopicRecord
-from headstream.log.partition.readers import LentFollower
+from headstream.log.partition.readers import LockedFollower
 from headstream.log.segments.follower import PartitionFollower
 
 try:
@@ -39,12 +39,14 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.wire import layout
     from headstream.log.partition.partition_end import PartitionEnd
     from headstream.log.segments.read_ahead import ReadAhead
     from headstream.server.iggy.fast_path.route_cache import PollRoute, RouteCache, SendRoute
     from headstream.server.iggy.fast_path.traffic import Traffic
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.wire import layout
     from cython.cimports.headstream.log.partition.partition_end import PartitionEnd
     from cython.cimports.headstream.log.segments.read_ahead import ReadAhead
     from cython.cimports.headstream.server.iggy.fast_path.route_cache import PollRoute, RouteCache, SendRoute
@@ -58,14 +60,11 @@ PARTITION_ID = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.val
 MESSAGES_KEY = cython.declare(cython.longlong, PartitioningKind.MESSAGES_KEY.value)
 OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
 APPEND = cython.declare(cython.longlong, Code.APPEND_NUMBERED.value)
-NUMBER_BYTES = cython.declare(cython.longlong, 20)
-"""Bytes of a numbered batch between the topic's name and the messages: partition u32 | producer u64 | epoch u32 |
-sequence u32."""
-HEAD_BYTES = cython.declare(cython.longlong, 24)
-"""Bytes of a response to a poll before the messages: status u32 | length u32 | partition u32 | newest offset u64 | count u32."""
+HEAD_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
+"""Bytes of a response to a poll before the messages."""
 
-APPENDED_BYTES = cython.declare(cython.longlong, 32)
-"""Bytes of a response to a numbered batch: status u32 | length u32 | offset u64 | time u64 | count u32 | is_repeat u32."""
+APPENDED_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.APPENDED_BYTES)
+"""Bytes of a response to a numbered batch."""
 MAX_ID = cython.declare(cython.longlong, MAX_PRODUCER_ID)
 
 _DONE: Final = response_head(0, 0)
@@ -102,7 +101,7 @@ class SmallRequests:
         self._polls = RouteCache()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer received requests in order, up to the first one for the general path; return its position, and the responses."""
+        """Answer received requests in order, up to the first for the general path; return its position, and the responses."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         end: cython.longlong
@@ -113,12 +112,12 @@ class SmallRequests:
         ended_s: cython.double
         if not self._is_valid():
             return 0, b""
-        while size - at >= 8 and made < _MAX_RESPONSE_BYTES:
-            end = at + 4 + c.load32(p, at)
-            if end < at + 8 or end > size:
+        while size - at >= layout.FRAME_BODY and made < _MAX_RESPONSE_BYTES:
+            end = at + layout.FRAME_CODE + c.load32(p, at)
+            if end < at + layout.FRAME_BODY or end > size:
                 break
-            code = c.load32(p, at + 4)
-            piece = self._find(view, code, at + 8, end)
+            code = c.load32(p, at + layout.FRAME_CODE)
+            piece = self._find(view, code, at + layout.FRAME_BODY, end)
             if piece is None:
                 break
             pieces.append(piece)
@@ -162,7 +161,7 @@ class SmallRequests:
         return self._find_catalog()
 
     def _find_catalog(self) -> bool:
-        """Clear all routes, and return whether new ones can be cached."""
+        """Clear all routes, and return whether new routes can be cached."""
         session, users = self._session, self._server.users
         self._sends.clear()
         self._polls.clear()
@@ -185,10 +184,10 @@ class SmallRequests:
         """Append a numbered batch; stream | topic | partition u32 | producer u64 | epoch u32 | sequence u32 | messages."""
         p: cython.p_const_uchar = c.readable(view)
         named: cython.longlong = self._find_name_end(view, at, end)
-        messages: cython.longlong = named + NUMBER_BYTES
+        messages: cython.longlong = named + layout.NUMBERED_BYTES
         if not named or messages >= end or not self._is_extended or self._has_traces(view, messages, end):
             return None
-        producer_id: cython.longlong = c.load64(p, named + 4)
+        producer_id: cython.longlong = c.load64(p, named + layout.NUMBERED_PRODUCER)
         if producer_id <= 0 or producer_id > MAX_ID:
             return None
         if producer_id != self._producer_id:
@@ -203,21 +202,23 @@ class SmallRequests:
         time_us: cython.longlong = self._clock_us()
         if place is None or self._catalog.known is not self._topics:
             return None
-        done = place.append_numbered(view, messages, end, time_us, producer_id, c.load32(p, named + 12), c.load32(p, named + 16))
+        epoch: cython.longlong = c.load32(p, named + layout.NUMBERED_EPOCH)
+        sequence: cython.longlong = c.load32(p, named + layout.NUMBERED_SEQUENCE)
+        done = place.append_numbered(view, messages, end, time_us, producer_id, epoch, sequence)
         if done is None:
             return None
         if place.directory in self._registered:
             self._log.waiting.notify(place.directory)
         response = bytearray(APPENDED_BYTES)
         q: cython.p_uchar = c.writable(response)
-        c.store32(q, 4, APPENDED_BYTES - 8)
-        c.store64(q, 8, done[0])
-        c.store64(q, 16, done[1])
-        c.store32(q, 24, done[2])
+        c.store32(q, layout.FRAME_CODE, layout.APPENDED_BYTES)
+        c.store64(q, layout.FRAME_BODY, done[0])
+        c.store64(q, layout.FRAME_BODY + layout.APPENDED_TIME, done[1])
+        c.store32(q, layout.FRAME_BODY + layout.APPENDED_COUNT, done[2])
         return response
 
     def _has_traces(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bool:
-        """Return whether messages have spans, which the general path makes."""
+        """Return whether messages have spans, which the general path records."""
         return self._is_traced and bool(find_contexts(view[at:end]))
 
     def _find_name_end(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> cython.longlong:
@@ -263,7 +264,7 @@ class SmallRequests:
         if kind == PARTITION_ID and messages - value == 4:
             partition = c.load32(p, value)
         elif kind == BALANCED and messages == value:
-            partition = self._server.balance.turn(topic)
+            partition = self._server.balance.peek(topic)
         elif kind == MESSAGES_KEY and messages > value and route.partitions > 0:
             partition = partition_of(bytes(view[value:messages]), route.partitions)
         else:
@@ -296,62 +297,62 @@ class SmallRequests:
     def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from cached messages; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
-        numbers: cython.longlong = end - 14
+        numbers: cython.longlong = end - layout.POLL_BYTES
         if numbers - at < 4 or p[numbers] != OFFSET or p[end - 1] == 1:
             return None
-        count: cython.longlong = c.load32(p, numbers + 9)
+        count: cython.longlong = c.load32(p, numbers + layout.POLL_COUNT)
         found = self._polls.find(view, at, numbers)
         if found is None:
             found = self._polls.add(PollRoute(bytes(view[at:numbers]), *self._find_polled(bytes(view[at:end]))))
         route: PollRoute = found
-        response = self._take(route, c.load64(p, numbers + 1), count)
+        response = self._take(route, c.load64(p, numbers + layout.POLL_VALUE), count)
         if response is None:
             return None
         q: cython.p_uchar = c.writable(response)
         c.store32(q, 0, 0)
-        c.store32(q, 4, len(response) - 8)
-        c.store32(q, 8, route.partition)
-        c.store64(q, 12, self._newest - 1)
-        c.store32(q, 20, count)
+        c.store32(q, layout.FRAME_CODE, len(response) - layout.FRAME_BODY)
+        c.store32(q, layout.FRAME_BODY, route.partition)
+        c.store64(q, layout.FRAME_BODY + layout.POLLED_NEWEST, self._newest - 1)
+        c.store32(q, layout.FRAME_BODY + layout.POLLED_COUNT, count)
         return response
 
     def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space, and note the newest offset plus 1; None for the general path."""
+        """Return `count` messages after HEAD_BYTES of space, and record the newest offset plus 1; None for the general path."""
         topic = route.topic
         if topic is None:
             return None
-        lent = self._log.reading(topic, route.partition) if route.lent is None else route.lent
-        route.lent = None
-        if not lent.try_enter():
+        locked = self._log.reading(topic, route.partition) if route.locked is None else route.locked
+        route.locked = None
+        if not locked.try_enter():
             return None
         try:
-            response = self._read(route, topic, lent, offset, count)
+            response = self._read(route, topic, locked, offset, count)
             if route.end is None:
                 route.end = self._log.writing_end(topic, route.partition)
             known: PartitionEnd | None = route.end
-            self._newest = lent.follower.end_offset if known is None or not known.end_offset else known.end_offset
+            self._newest = locked.follower.end_offset if known is None or not known.end_offset else known.end_offset
         finally:
-            lent.leave()
+            locked.leave()
         if response is not None:
-            route.lent = lent
+            route.locked = locked
         return response
 
     def _read(
-        self, route: PollRoute, topic: TopicRecord, lent: LentFollower, offset: cython.longlong, count: cython.longlong
+        self, route: PollRoute, topic: TopicRecord, locked: LockedFollower, offset: cython.longlong, count: cython.longlong
     ) -> bytearray | None:
         """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available.
 
-        Once the catalog has changed the general path renews the follower (log/states.py), before this one reads with it.
+        Once the catalog has changed the general path renews the follower (log/states.py), before this path reads with it.
         """
         transactions: cython.longlong = self._catalog.transactions
-        if lent.follower.states_changes != transactions:
+        if locked.follower.states_changes != transactions:
             return None
-        ahead: ReadAhead = lent.follower.read_ahead
+        ahead: ReadAhead = locked.follower.read_ahead
         chunk = ahead.take_cached(offset, count, _MAX_RESPONSE_BYTES, HEAD_BYTES)
         if (
-            chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is lent
+            chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is locked
         ):  # else it was closed
-            chunk = _read_messages(lent.follower, offset, offset + count)
+            chunk = _read_messages(locked.follower, offset, offset + count)
         if route.transactions != transactions:
             route.transactions = transactions
             route.is_available = self._log.states.next_exception(topic, route.partition) is None
@@ -381,9 +382,9 @@ def _read_messages(follower: PartitionFollower, offset: int, until: int) -> byte
     if offset < follower.first_offset or until > follower.end_offset or follower.may_miss(offset):
         return None
     pieces: list[BytesLike] = [bytes(HEAD_BYTES)]
-    room = _MAX_READ_BYTES
-    while offset < until and room > 0:
-        chunk, offset = follower.read_ahead.read_chunk(follower, offset, until, room)
+    left_bytes = _MAX_READ_BYTES
+    while offset < until and left_bytes > 0:
+        chunk, offset = follower.read_ahead.read_chunk(follower, offset, until, left_bytes)
         pieces.append(chunk)
-        room -= len(chunk)
-    return bytearray().join(pieces) if offset == until and room >= 0 else None
+        left_bytes -= len(chunk)
+    return bytearray().join(pieces) if offset == until and left_bytes >= 0 else None

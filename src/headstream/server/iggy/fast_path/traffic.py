@@ -24,7 +24,7 @@ class CommandTraffic:
     Attributes:
         done: Successful requests.
         refused: Other requests, by status.
-        counts: Requests per bucket of BOUNDS_S, and longer ones.
+        counts: Requests per bucket of BOUNDS_S, and longer requests.
         seconds: Sum of the durations.
     """
 

@@ -28,12 +28,16 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.wire import layout
+    from headstream.core.wire.vsr import frames
     from headstream.log.partition.partition_end import PartitionEnd
     from headstream.server.iggy.fast_path.route_cache import PollRoute, SendRoute
     from headstream.server.iggy.fast_path.small_requests import SmallRequests
     from headstream.server.iggy.fast_path.traffic import Traffic
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.wire import layout
+    from cython.cimports.headstream.core.wire.vsr import frames
     from cython.cimports.headstream.log.partition.partition_end import PartitionEnd
     from cython.cimports.headstream.server.iggy.fast_path.route_cache import PollRoute, SendRoute
     from cython.cimports.headstream.server.iggy.fast_path.small_requests import SmallRequests
@@ -49,11 +53,7 @@ POLL_CODE = cython.declare(cython.longlong, Code.POLL_MESSAGES.value)
 SEND_CODE = cython.declare(cython.longlong, Code.SEND_MESSAGES.value)
 PARTITION = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.value)
 FROM_OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
-SENT_BYTES = cython.declare(cython.longlong, 24)
-"""The body of a reply to a send: count u32 = 1 | stream u32 | topic u32 | partition u32 | base offset u64."""
-POLLED_BYTES = cython.declare(cython.longlong, 16)
-"""The body of a reply to a poll before the batches: partition u32 | newest offset u64 | count u32."""
-LENT_BYTES = cython.declare(cython.longlong, 24)
+HEAD_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
 """The space before the messages that SmallRequests._take() returns."""
 MOST_FRAMES = cython.declare(cython.longlong, 3 * MAX_SHORT_BYTES)
 """PartitionEnd.append() refuses what frames of that size contain; they must not be decoded twice."""
@@ -61,7 +61,7 @@ MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
 class VsrRequests(SmallRequests):
-    """Answers small requests of one connection; used in one thread. The responder answers the others."""
+    """Answers small requests of one connection; used in one thread. The responder answers all other requests."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)
@@ -70,7 +70,7 @@ class VsrRequests(SmallRequests):
         self._number = session.client_id
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer requests in order, up to the first one for the general path; see SmallRequests.answer()."""
+        """Answer requests in order, up to the first request for the general path; see SmallRequests.answer()."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         made: cython.longlong = 0
@@ -80,12 +80,12 @@ class VsrRequests(SmallRequests):
             return 0, b""
         client = memoryview(self._responder.client)
         while size - at >= HEADER and made < MAX_RESPONSES:
-            length: cython.longlong = c.load32(p, at + 48)
-            operation: cython.longlong = p[at + 176]
-            code: cython.longlong = SEND_CODE if operation == SEND_OPERATION else c.load32(p, at + 196)
-            if length < HEADER or length > size - at or p[at + 60] != REQUEST_COMMAND:
+            length: cython.longlong = c.load32(p, at + frames.REQUEST_SIZE)
+            operation: cython.longlong = p[at + frames.REQUEST_OPERATION]
+            code: cython.longlong = SEND_CODE if operation == SEND_OPERATION else c.load32(p, at + frames.REQUEST_CODE)
+            if length < HEADER or length > size - at or p[at + frames.REQUEST_COMMAND] != REQUEST_COMMAND:
                 break
-            if not c.equal(p, at + 128, c.readable(client), 0, 16):
+            if not c.equal(p, at + frames.REQUEST_CLIENT, c.readable(client), 0, frames.REQUEST_CHECKSUM - frames.REQUEST_CLIENT):
                 break
             piece = self._answer_frame(view, at, at + length, operation)
             if piece is None:
@@ -103,18 +103,21 @@ class VsrRequests(SmallRequests):
     ) -> BytesLike | None:
         """Return the reply to a request, or None for the general path."""
         p: cython.p_const_uchar = c.readable(view)
-        if c.load64(p, at + 144) != 0 or c.load64(p, at + 152) != 0:  # a checksum of the body
+        if (
+            c.load64(p, at + frames.REQUEST_CHECKSUM) != 0 or c.load64(p, at + frames.REQUEST_CHECKSUM + layout.HIGH_HALF) != 0
+        ):  # of the body
             return None
         try:
             if operation == SEND_OPERATION:
-                return self._send_batch(view, at, end) if c.load64_signed(p, at + 184) == self._number else None
+                is_bound: cython.bint = c.load64_signed(p, at + frames.REQUEST_SESSION) == self._number
+                return self._send_batch(view, at, end) if is_bound else None
             if operation != READ_OPERATION:
                 return None
-            if c.load32(p, at + 196) == POLL_CODE:
+            if c.load32(p, at + frames.REQUEST_CODE) == POLL_CODE:
                 return self._poll_batches(view, at, end)
         except HeadstreamError:  # nothing was changed; the general path raises the error again
             return None
-        if c.load32(p, at + 196) == PING_CODE and end == at + HEADER:
+        if c.load32(p, at + frames.REQUEST_CODE) == PING_CODE and end == at + HEADER:
             self._server.sessions.ping(self._session)
             return self._with_head(view, at, c.new_bytes(HEADER))
         return None
@@ -123,15 +126,16 @@ class VsrRequests(SmallRequests):
         """Write the header of a success at the begin of a reply, and return it; see encode_reply_head()."""
         p: cython.p_const_uchar = c.readable(view)
         q: cython.p_uchar = c.writable(reply)
-        request: cython.ulonglong = c.load64(p, at + 168)
+        request: cython.ulonglong = c.load64(p, at + frames.REQUEST_NUMBER)
         c.fill(q, 0, 0, HEADER)
-        c.store32(q, 48, len(reply))
-        q[60] = REPLY_COMMAND
-        c.copy(q, 160, p, at + 128, 16)
-        c.store64(q, 176, self._number)
-        c.store64(q, 184, request if request > 0 else 1)
-        c.copy(q, 192, p, at + 160, 16)  # time and request
-        q[208] = p[at + 176]
+        c.store32(q, frames.REPLY_SIZE, len(reply))
+        q[frames.REPLY_COMMAND] = REPLY_COMMAND
+        c.copy(q, frames.REPLY_CLIENT, p, at + frames.REQUEST_CLIENT, frames.REQUEST_CHECKSUM - frames.REQUEST_CLIENT)
+        c.store64(q, frames.REPLY_OP, self._number)
+        c.store64(q, frames.REPLY_COMMIT, request if request > 0 else 1)
+        c.store64(q, frames.REPLY_TIME, c.load64(p, at + frames.REQUEST_TIME))
+        c.store64(q, frames.REPLY_REQUEST, request)
+        q[frames.REPLY_OPERATION] = p[at + frames.REQUEST_OPERATION]
         return reply
 
     def _send_batch(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
@@ -139,20 +143,20 @@ class VsrRequests(SmallRequests):
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER + 4
         named: cython.longlong = self._find_name_end(view, begin, end) if begin < end < begin + MOST_FRAMES else 0
-        if not named or end - named < 10 or p[named] != PARTITION or p[named + 1] != 4:
+        if not named or end - named < layout.SEND_BYTES or p[named] != PARTITION or p[named + layout.SEND_LENGTH] != 4:
             return None
-        if c.load32(p, begin - 4) != named + 10 - begin:
+        if c.load32(p, begin - 4) != named + layout.SEND_BYTES - begin:
             return None
         found = self._sends.find(view, begin, named)
         if found is None:
             found = self._sends.add(SendRoute(bytes(view[begin:named]), self._find_sent(SendMessages, bytes(view[begin:end]))))
         route: SendRoute = found
-        partition: cython.longlong = c.load32(p, named + 2)
+        partition: cython.longlong = c.load32(p, named + layout.SEND_PARTITION)
         place: PartitionEnd | None = self._find_end(route, partition + 1)
         topic = route.topic
         if place is None or topic is None:
             return None
-        sent = decode_batch(view[named + 10 : end])
+        sent = decode_batch(view[named + layout.SEND_BYTES : end])
         if isinstance(sent, int):
             return None
         messages: memoryview = sent
@@ -164,38 +168,39 @@ class VsrRequests(SmallRequests):
             return None
         if place.directory in self._registered:
             self._log.waiting.notify(place.directory)
-        reply = self._with_head(view, at, c.new_bytes(HEADER + SENT_BYTES))
+        reply = self._with_head(view, at, c.new_bytes(HEADER + layout.SENT_BYTES))
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, 1)
-        c.store32(q, HEADER + 4, route.stream_id)
-        c.store32(q, HEADER + 8, topic.id)
-        c.store32(q, HEADER + 12, partition)
-        c.store64(q, HEADER + 16, offset)
+        c.store32(q, HEADER + layout.SENT_STREAM, route.stream_id)
+        c.store32(q, HEADER + layout.SENT_TOPIC, topic.id)
+        c.store32(q, HEADER + layout.SENT_PARTITION, partition)
+        c.store64(q, HEADER + layout.SENT_OFFSET, offset)
         return reply
 
     def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from cached messages: consumer | stream | topic | flag u8 | partition u32 | kind u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER
-        numbers: cython.longlong = end - 14
-        if numbers - begin < 9 or p[numbers] != FROM_OFFSET or p[end - 1] == 1 or p[numbers - 5] > 1:
+        numbers: cython.longlong = end - layout.POLL_BYTES
+        flag: cython.longlong = numbers - layout.POLL_NUMBERS
+        if numbers - begin < 9 or p[numbers] != FROM_OFFSET or p[end - 1] == 1 or p[flag] > 1:
             return None
-        count: cython.longlong = c.load32(p, numbers + 9)
+        count: cython.longlong = c.load32(p, numbers + layout.POLL_COUNT)
         found = self._polls.find(view, begin, numbers)
         if found is None:
-            partition: cython.longlong = c.load32(p, numbers - 4)
-            partition = min(partition + 1, 0xFFFF_FFFF) if p[numbers - 5] else 0  # 1 is added to 64 bits
-            payload = bytes(view[begin : numbers - 5]) + partition.to_bytes(4, "little") + bytes(view[numbers:end])
+            partition: cython.longlong = c.load32(p, flag + layout.POLL_PARTITION)
+            partition = min(partition + 1, 0xFFFF_FFFF) if p[flag] else 0  # 1 is added to 64 bits
+            payload = bytes(view[begin:flag]) + partition.to_bytes(4, "little") + bytes(view[numbers:end])
             found = self._polls.add(PollRoute(bytes(view[begin:numbers]), *self._find_polled(payload)))
         route: PollRoute = found
-        taken = self._take(route, c.load64(p, numbers + 1), count)
+        taken = self._take(route, c.load64(p, numbers + layout.POLL_VALUE), count)
         if taken is None:
             return None
         self._empty_polls.clear()
-        batches = encode_batches(memoryview(taken)[LENT_BYTES:], count, route.partition - 1, HEADER + POLLED_BYTES)
+        batches = encode_batches(memoryview(taken)[HEAD_BYTES:], count, route.partition - 1, HEADER + layout.POLLED_BYTES)
         reply = self._with_head(view, at, batches)
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, route.partition - 1)
-        c.store64(q, HEADER + 4, self._newest - 1)
-        c.store32(q, HEADER + 12, count)
+        c.store64(q, HEADER + layout.POLLED_NEWEST, self._newest - 1)
+        c.store32(q, HEADER + layout.POLLED_COUNT, count)
         return reply

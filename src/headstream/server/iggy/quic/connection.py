@@ -144,8 +144,8 @@ class QuicClient:
         elif now_s - self._known_s > limits.login_s:
             return "login timed out"
         for stream, began_s in self._partial_s.items():
-            room_s = limits.frame_s + len(self._partial[stream]) / limits.bytes_a_second
-            if now_s - began_s > (HANDSHAKE_S if is_tight else room_s):
+            limit_s = limits.frame_s + len(self._partial[stream]) / limits.bytes_a_second
+            if now_s - began_s > (HANDSHAKE_S if is_tight else limit_s):
                 return "receiving a request timed out"
         if self._stalled_s is not None and now_s - self._stalled_s > (HANDSHAKE_S if is_tight else limits.stall_s):
             return "sending responses timed out"
@@ -261,7 +261,7 @@ class QuicClient:
         self._transmit()
 
     def _go_on(self) -> None:
-        """Answer the complete requests in order, until none is left or a worker takes one."""
+        """Answer the complete requests in order, until all are answered or a worker takes one."""
         responder, shared = self._responder, self._shared
         while responder is not None and self._whole and not (self.is_busy or self._is_lost or responder.session.is_ended):
             stream, request = self._whole[0]
@@ -328,20 +328,20 @@ class QuicClient:
     # -- waits ----------------------------------------------------------------------------------------------
 
     def _begin_wait(self, stream: int, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once."""
+        """Start a wait; return False if the request is answered immediately."""
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
-        look, end = partial(self._call_loop, partial(self._look, stream)), partial(self._end_wait, stream)
+        on_ready, end = partial(self._call_loop, partial(self._answer_wait, stream)), partial(self._end_wait, stream)
         responder = self._responder
         wait = PendingWait.begin(
-            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, look, end
+            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, on_ready, end
         )
         if wait is None:
             return False
         self._waits[stream] = wait
         return True
 
-    def _look(self, stream: int) -> None:
+    def _answer_wait(self, stream: int) -> None:
         wait = self._waits.get(stream)
         if wait is not None and wait.is_over:
             self._end_wait(stream, wait.answer)
@@ -353,19 +353,19 @@ class QuicClient:
             return
         wait.cancel()
         if self.is_busy and answer is None:  # one request of a session at a time
-            self._loop.call_later(0.01, self._answer_wait, stream, wait)
+            self._loop.call_later(0.01, self._retry_wait, stream, wait)
             return
         self._respond(stream, wait.code, wait.began_s, *(answer or self._responder.find(wait.code, wait.payload)))
         self._work()
 
-    def _answer_wait(self, stream: int, wait: PendingWait) -> None:
+    def _retry_wait(self, stream: int, wait: PendingWait) -> None:
         self._waits[stream] = wait
         self._end_wait(stream)
 
     # -- the end --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Release everything; the session as soon as no worker is busy with it."""
+        """Release all resources; the session as soon as no worker is busy with it."""
         if self._is_lost:
             return
         self._is_lost = True

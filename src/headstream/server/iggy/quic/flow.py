@@ -1,6 +1,6 @@
 """BoundedQuicConnection: aioquic's connection with a bounded receive window.
 
-aioquic doubles a limit whenever half of it is used: a few packets with gaps between them would have it reserve gigabytes.
+aioquic doubles a limit whenever half of it is used: a few packets with gaps between them would make it reserve gigabytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class BoundedQuicConnection(QuicConnection):
     """A server's side of a connection.
 
     Attributes:
-        window_bytes: How far the peer may send ahead; first the configuration's. A raise counts from the next packet on.
+        window_bytes: How far the peer may send ahead; initially the configured window. A raise counts from the next packet on.
         is_paused: Whether the peer's limits are not raised.
     """
 
@@ -34,7 +34,7 @@ class BoundedQuicConnection(QuicConnection):
         return sum(len(stream.sender._buffer) for stream in self._streams.values())
 
     def _ahead_bytes(self) -> int:
-        """Return how far the peer has sent ahead: what lies behind gaps, and the gaps."""
+        """Return the number of bytes that the peer has sent after gaps, and the gaps."""
         receivers = (stream.receiver for stream in self._streams.values())
         return sum(each.highest_offset - each.starting_offset() for each in receivers if not each.is_finished)
 

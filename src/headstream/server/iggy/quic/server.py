@@ -2,8 +2,8 @@
 
 datagram -> its connection, by id
          -> without a login: at its turn (network/admission.py)
-         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only where the
-            client has shown that it gets what is sent to its address (Retry), of which the server keeps nothing
+         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only if the client
+            has proved that it receives packets at its address (Retry, for which the server stores nothing)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-_DATAGRAMS_PER_TURN: Final = 32
+_DATAGRAMS_PER_ROUND: Final = 32
 """Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
 loop's time."""
 
@@ -91,7 +91,7 @@ class QuicServer:
         )
         load_certificate(self._configuration, settings.files)
         self._tokens = AddressTokens()
-        self._turns = admission.turns
+        self._quota = admission.quota
         self._waiting = 0
         self._clients: dict[QuicClient, set[bytes]] = {}
         self._unauthenticated = UnauthenticatedConnections[QuicClient](lambda client: client.close("others need the place"))
@@ -178,7 +178,7 @@ class QuicServer:
     # -- datagrams ------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        for _ in range(_DATAGRAMS_PER_TURN):
+        for _ in range(_DATAGRAMS_PER_ROUND):
             if self._socket is None:
                 return
             try:
@@ -216,13 +216,13 @@ class QuicServer:
     def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
         """Return whether a datagram of an unauthenticated client waits for its turn; if too many wait, it is dropped.
 
-        What belongs to no connection and begins none is dropped before, and takes no turn.
+        A datagram that neither belongs to nor begins a connection is dropped first, and takes no turn.
         """
-        if self._turns.spend(cost):
+        if self._quota.spend(cost):
             return False
         if self._waiting < _MOST_WAITING:
             self._waiting += 1
-            self._turns.later(partial(self._take_waiting, datagram, address))
+            self._quota.later(partial(self._take_waiting, datagram, address))
         return True
 
     def _take_waiting(self, datagram: bytes, address: tuple[str, int]) -> None:

@@ -47,7 +47,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
         configuration.private_key = load_pem_private_key(key_pem, files.password.encode() or None)
     except (ValueError, TypeError) as error:
         raise InvalidOptionError(
-            f"no certificate with its key: {error}", where=str(files.certificate), advice="Give PEM files for QUIC"
+            f"no certificate with its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
         ) from None
     configuration.certificate, configuration.certificate_chain = chain[0], chain[1:]
 
@@ -57,7 +57,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
     whose key only this user can read.
 
     It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.
-    A new one is logged: clients that trusted the last one refuse it.
+    A new certificate is logged: clients that trusted the previous certificate refuse it.
     """
     files, now = TlsFiles(certificate=certificate, key=key), datetime.datetime.now(datetime.UTC)
     try:

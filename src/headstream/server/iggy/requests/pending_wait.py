@@ -46,7 +46,7 @@ class PendingWait:
         on_notify: Callable[[], None],
         on_late: Callable[[], None],
     ) -> PendingWait | None:
-        """Start a wait; return None if the request can be answered at once, like any other.
+        """Start a wait; return None if the request can be answered immediately, like any other.
 
         Args:
             payload: The bytes after the code; copied.

@@ -42,10 +42,10 @@ _POLL_END: Final = 13
 
 
 class VsrResponder(Responder):
-    """Answers requests as Responder; a payload is a whole frame. `hold_s`: the longest wait of a poll, seconds.
+    """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds.
 
     Attributes:
-        empty_polls: Polls since the last one that found messages. A repeated one waits: all partitions of the client are empty.
+        empty_polls: Polls since the last that found messages. A repeated poll waits: all partitions of the client are empty.
     """
 
     encoding: VsrEncoding = VSR

@@ -3,7 +3,8 @@
     bytes -> the scratch buffer of all connections -> SmallRequests -> one write for the responses of one read
           -> through the Intake instead of the transport, while a client sends only small requests -> SmallRequests
           -> FrameBuffer, for other requests -> frames in order -> answer_request -> pieces -> one write
-                                      slow ones on a worker's thread, long polls on none: later frames of the connection wait
+                                      slow requests on a worker's thread, long polls without a thread: later frames of the
+                                      connection wait
 
 A connection that begins with 4 zeros speaks Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
 
@@ -39,7 +40,7 @@ from headstream.server.iggy.requests.vsr_responder import VsrResponder
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.network.admission import UnauthenticatedQuota
 from headstream.server.network.sockets import write_pieces
 from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, ConnectionPolls, LoopRounds
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
@@ -61,7 +62,7 @@ class SharedTcp(Protocol):
     intake: Intake | None
     traffic: Traffic
     rounds: LoopRounds
-    turns: UnauthenticatedTurns
+    quota: UnauthenticatedQuota
     wakeups: Wakeups
     workers: Workers
 
@@ -168,7 +169,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._frames.is_vsr and not isinstance(self._responder, VsrResponder):
             self._change_protocol()
         if not frames:
-            self._settle()
+            self._continue()
             return
         self._todo, self._at = frames, 0
         if self._wait is not None:  # a further request ends the wait
@@ -239,10 +240,10 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._wait is not None:
             self._end_wait()
         elif not self.is_busy:
-            self._settle()
+            self._continue()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
@@ -262,13 +263,13 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until none is left, a worker or a wait takes one, or a limit of the round is reached; write responses."""
+        """Answer frames until all are answered, a worker or a wait takes a frame, or the round ends; write responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
         wanted = min(len(todo) - self._at, FRAMES_PER_ROUND)
-        until = self._at + (self._shared.turns.take(wanted) if self._is_unauthenticated else wanted)
+        until = self._at + (self._shared.quota.take(wanted) if self._is_unauthenticated else wanted)
         limit, is_alone = self._shared.limits.unsent_bytes, self._shared.traffic.connections == 1
         while self._at < until and size < limit:
             code, payload = todo[self._at]
@@ -293,7 +294,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._switch.pause()
             self._hand_over(responder, code, payload)
         else:
-            self._settle()
+            self._continue()
 
     def _answer(self, responder: Responder, code: int, payload: memoryview) -> list[BytesLike]:
         """Return the response to a request, and count it."""
@@ -332,7 +333,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._write(pieces, sum(map(len, pieces)))
         self._switch.close()
 
-    def _settle(self) -> None:
+    def _continue(self) -> None:
         """Continue while no request is running: with more frames, more bytes, or the end."""
         if self._is_lost or self._is_full or self.is_busy or self._memory.is_waiting or self._switch.is_over():
             return
@@ -342,7 +343,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             return
         if self._at < len(self._todo):
             self._switch.pause()
-            (self._shared.turns.later if self._is_unauthenticated else self._loop.call_soon)(self._go_on)
+            (self._shared.quota.later if self._is_unauthenticated else self._loop.call_soon)(self._go_on)
             return
         if self._todo:
             self._todo, self._at = [], 0
@@ -361,7 +362,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._switch.go_on_alone()
             if not self._memory.hold_requests(frames.needed_bytes):
                 self._wait_for_memory()
-            elif not self._switch.yields(self._shared.rounds, self._settle) and self._switch.resume():
+            elif not self._switch.yields(self._shared.rounds, self._continue) and self._switch.resume():
                 self._timeouts.begin_again(self._loop.time())
         elif self._is_leaving:
             self._switch.close()
@@ -397,13 +398,13 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._write(pieces, sum(map(len, pieces)))
 
     def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered at once, as when another request follows it.
+        """Start a wait; return False if the request is answered immediately, as when another request follows it.
 
         Reading continues, so that a disconnect is noticed; hence the request is copied.
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        server, on_notify = self._shared.dispatcher, partial(self._shared.wakeups.notify, self._look)
+        server, on_notify = self._shared.dispatcher, partial(self._shared.wakeups.notify, self._answer_wait)
         encoding = self._responder.encoding
         self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_notify, self._end_wait)
         if self._wait is None:
@@ -411,8 +412,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.go_on_alone()
         return True
 
-    def _look(self) -> None:
-        """Answer if the wait is over: messages are available, or cannot become so."""
+    def _answer_wait(self) -> None:
+        """Answer if the wait is over: messages are available, or cannot become available."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
 
@@ -432,7 +433,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _end(self) -> None:
-        """Release everything; no request is running."""
+        """Release all resources; no request is running."""
         self._todo = []
         self._frames.close()
         self._responder.close()

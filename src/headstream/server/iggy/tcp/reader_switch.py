@@ -62,16 +62,16 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """If much has been read, read nothing until the event loop has a round with room; return whether that is so.
+        """Stop reading after much data, until the event loop has a round with room; return whether reading has stopped.
 
         Args:
-            go_on: Called in that round; reads again unless something else pauses reading.
+            go_on: Called in that round; reads again unless reading is paused for another reason.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False
         self._is_yielding = True
         self.pause()
-        rounds.call_with_room(ROUND_BYTES, go_on)
+        rounds.call_with_capacity(ROUND_BYTES, go_on)
         return True
 
     def resume(self) -> bool:
@@ -106,6 +106,6 @@ class ReaderSwitch:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close the transport at once."""
+        """Close the transport immediately."""
         self.end()
         self._transport.abort()

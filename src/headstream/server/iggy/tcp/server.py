@@ -1,4 +1,4 @@
-"""TcpServer: the listener of Iggy's binary protocol over TCP, and what its connections share."""
+"""TcpServer: the listener of Iggy's binary protocol over TCP, and the shared parts of its connections."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.pool = FrameBufferPool()
         self.traffic = Traffic("tcp")
         self.rounds = LoopRounds()
-        self.turns = admission.turns
+        self.quota = admission.quota
         self.wakeups = Wakeups(asyncio.get_running_loop())
         self.intake: Intake | None = None
         self.has_fast_path = has_fast_path()
-        self._room = bytearray(_SCRATCH_BYTES)
-        self.scratch = memoryview(self._room)
+        self._scratch_bytes = bytearray(_SCRATCH_BYTES)
+        self.scratch = memoryview(self._scratch_bytes)
         self._settings = settings
         self._memory_returned_s = 0.0
         super().__init__(self.traffic, settings.max_connections, settings.limits, admission, settings.socket)
@@ -57,7 +57,7 @@ class TcpServer(StreamListener[TcpServerConnection]):
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Listen, and return the bound address; see StreamListener.start()."""
         if self.has_fast_path and tls is None and hasattr(select, "epoll"):
-            self.intake = Intake(asyncio.get_running_loop(), self._room, self.traffic, self.wakeups)
+            self.intake = Intake(asyncio.get_running_loop(), self._scratch_bytes, self.traffic, self.wakeups)
         self._memory_returned_s = asyncio.get_running_loop().time()
         try:
             return await super().start(address, tls)
@@ -75,8 +75,8 @@ class TcpServer(StreamListener[TcpServerConnection]):
 
     def adapt_polls(self) -> None:
         """Lower the size limit of polls by the bytes of unread responses."""
-        room_bytes = self._settings.unsent_bytes - self.budget.held_bytes
-        self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, room_bytes))
+        free_bytes = self._settings.unsent_bytes - self.budget.held_bytes
+        self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, free_bytes))
 
     async def stop(self, drain_s: float) -> None:
         """Stop listening, answer the received requests, and close every connection; see StreamListener.stop()."""

@@ -25,7 +25,7 @@ _ID_BYTES: Final = 16
 
 
 class Caller(Protocol):
-    """Who sends a request for a group."""
+    """The sender of a request for a group."""
 
     @property
     def session(self) -> Session:
@@ -61,7 +61,7 @@ class Coordinator:
             self._forget_unused(group)
 
     def find(self, caller: Caller, name: str) -> KafkaGroup | None:
-        """Return a group that has members, or None; ProtocolError if the group is another user's."""
+        """Return a group that has members, or None; ProtocolError if the group belongs to another user."""
         group = self.groups.get(name)
         if group is not None:
             self.check_user(caller, group)
@@ -82,7 +82,7 @@ class Coordinator:
         try:
             caller.rights.read_servers()
         except PermissionDeniedError:
-            raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group is another user's") from None
+            raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group belongs to another user") from None
 
     def leave(self, group: KafkaGroup, member_id: str, instance_id: str | None) -> None:
         """Remove a member of a group; ProtocolError if it does not exist."""

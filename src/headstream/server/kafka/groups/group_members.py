@@ -60,7 +60,7 @@ class Joining:
         protocols: Metadata by assignment protocol, preferred first.
         rebalance_s: How long other members wait for it to rejoin, seconds.
         must_return: Whether a new member first gets an id, and joins again with it.
-        can_skip: Whether it understands, as the leader, a request to assign nothing.
+        can_skip: Whether the member, as the leader, understands a request to assign nothing.
     """
 
     member_id: str

@@ -4,7 +4,7 @@
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
 A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it gets
-a new member id and its assignment of the same generation, and the others notice nothing.
+a new member id and its assignment of the same generation, and the other members are not affected.
 
 A member lists its assignment protocols with metadata that only members read. The response to a join or a sync is sent later,
 through a function of the request.
@@ -47,7 +47,7 @@ class KafkaGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no members, and none is joining."""
+        """Whether the group has no members, and no member is joining."""
         return not self.members and not self.promised
 
     @property
@@ -61,7 +61,7 @@ class KafkaGroup:
         """Add a member to the group, or let one rejoin; the response is sent once all have joined.
 
         Args:
-            make_id: Returns the id of a new member, made from its client's id.
+            make_id: Returns the id of a new member, derived from its client's id.
 
         Raises:
             ProtocolError: it is rejected.
@@ -106,7 +106,7 @@ class KafkaGroup:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members use other assignment protocols")
 
     def _find_joining(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> KafkaMember | None:
-        """Return the joining member, new or known; None if it was sent its id and must join again with it."""
+        """Return the joining member, new or known; None if the member was sent its id and must join again with it."""
         if asked.instance_id is not None:
             if asked.member_id:
                 return self._check_static(asked.member_id, asked.instance_id)
@@ -115,16 +115,16 @@ class KafkaGroup:
         elif asked.member_id and asked.member_id not in self.promised:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "unknown member")
         elif not asked.member_id and asked.must_return:
-            self._check_room()
+            self._check_capacity()
             given = make_id(asked.client_id)
             self.promised[given] = now_s + _ID_LIFE_S
             respond({"error_code": ErrorCode.MEMBER_ID_REQUIRED, "member_id": given})
             return None
-        self._check_room()
+        self._check_capacity()
         self.promised.pop(asked.member_id, None)
         return asked.make_member(asked.member_id or make_id(asked.instance_id or asked.client_id), now_s)
 
-    def _check_room(self) -> None:
+    def _check_capacity(self) -> None:
         if len(self.members) + len(self.promised) >= MAX_MEMBERS:
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the limit of {MAX_MEMBERS} members is reached")
 
@@ -141,7 +141,7 @@ class KafkaGroup:
         return member
 
     def _return(self, before: KafkaMember, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
-        """Replace a static member by itself under a new id, with its assignment; who uses the old id is fenced."""
+        """Give a static member a new id, with its assignment; a client that uses the old id is fenced."""
         for waiting in (before.joining, before.syncing):
             if waiting is not None:
                 waiting({"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": before.id})

@@ -49,17 +49,17 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
 
 def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
-    """Return the declared size of compressed records, else the maximum that their codec can make of their size.
+    """Return the declared size of compressed records, else the maximum to which their codec can expand their size.
 
     decompress() with this limit rejects records that are larger than declared.
     """
     if codec not in _RATIOS:
         return 0
     try:
-        said = _SIZES[codec](data)
+        size = _SIZES[codec](data)
     except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
-        said = None  # decompress() explains the reason
-    return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
+        size = None  # decompress() explains the reason
+    return min(most_bytes, len(data) * _RATIOS[codec] if size is None else size)
 
 
 def _declared_gzip_size(data: memoryview) -> int | None:

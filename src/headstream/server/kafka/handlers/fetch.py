@@ -1,13 +1,13 @@
 """Fetch: stored messages of partitions as record batches, waiting until enough bytes are available.
 
-    Fetch with all partitions                 FetchSession(...)        all of them are read and answered
-    Fetch with the changes since the last     session.update(...)      those are read that changed here or there since then
+    Fetch with all partitions                 FetchSession(...)        all of them are read and answered Fetch with the changes
+    since the last session.update(...) partitions that changed in the log or the request are read
 
-Messages that are not available are skipped, as by every other context; a batch reaches over the offsets that it passes, so
-that a client's position moves on. A batch is made of what one poll brings, whatever batches it came in, not compressed.
+Messages that are not available are skipped, as by every other context; a batch includes the skipped offsets, so that a client's
+position advances. A batch contains the result of one poll, uncompressed, regardless of the sent batches.
 
 A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is notified of appends to them. So the
-time of a fetch is that of the partitions with something new, not that of all.
+time of a fetch depends on the partitions with new messages, not on all partitions.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """How many partitions are read next."""
+        """The number of partitions that are read next."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- which partitions ------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bool:
-        """Take the next fetch, which lists what it changes; return False if that makes too many partitions."""
+        """Apply the next fetch, which lists its changes; return False if the session then has too many partitions."""
         self._call, self.request, self._is_full = call, call.request, False
         for topic in call.request["forgotten_topics_data"]:
             for index in topic["partitions"]:
@@ -174,7 +174,7 @@ class FetchSession:
         self._by_directory.clear()
 
     def notify(self, directory: str) -> None:
-        """Note that a partition can have messages."""
+        """Record that a partition can have messages."""
         key = self._by_directory.get(directory)
         if key is not None:
             self._pending[key] = None
@@ -185,11 +185,11 @@ class FetchSession:
     # -- what is in them -------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
-        """Return the response as it is now: all partitions of the first fetch, later those with something new."""
+        """Return the response as it is now: all partitions of the first fetch, later the partitions with changes."""
         self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
         self._reported.clear()
-        left, topics = min(self.request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
+        left, topics = min(self.request["max_bytes"], self._free_bytes()), dict[str, list[dict[str, Any]]]()
         for key in tuple(self._parts if self._is_full else self._pending):
             part = self._parts.get(key)
             self._pending.pop(key, None)
@@ -208,7 +208,7 @@ class FetchSession:
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
-        """Note that the last read is sent: partitions with messages are read last the next time."""
+        """Record that the last read is sent: partitions with messages are read last the next time."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
         for part, bounds, has_records in self._reported:
             part.shown = bounds
@@ -218,9 +218,9 @@ class FetchSession:
                 self._pending[key] = None
         self._reported.clear()
 
-    def _room_bytes(self) -> int:
+    def _free_bytes(self) -> int:
         budget = self._call.context.budget
-        return max(min(self._call.context.dispatcher.poll_bytes, budget.room_bytes // 4), _LEAST_BYTES)
+        return max(min(self._call.context.dispatcher.poll_bytes, budget.free_bytes // 4), _LEAST_BYTES)
 
     def _answer(self, part: _FetchedPartition, left: int) -> tuple[dict[str, Any], tuple[int, int], int]:
         """Return a partition of the response, its bounds, and the size of its records."""
@@ -276,7 +276,7 @@ class FetchSession:
 
 
 def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[], None]) -> FetchSession:
-    """Return the session that a fetch continues, else a new one; ProtocolError: it does not exist, or is at another epoch."""
+    """Return the session that a fetch continues, else a new session; ProtocolError: it does not exist, or is at another epoch."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:
@@ -287,7 +287,7 @@ def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[]
     if before.epoch != epoch:
         raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is in epoch {before.epoch}")
     if not before.update(call):
-        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session has {_MOST_PARTITIONS} partitions at most")
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session has at most {_MOST_PARTITIONS} partitions")
     return before
 
 

@@ -62,7 +62,7 @@ def _offset_of(call: Call, place: FoundTopic, number: int, time_ms: int) -> tupl
 
 
 def find_epoch_ends(call: Call) -> Reply:
-    """Return the end of the one leader's epoch: the end of each partition."""
+    """Return the end of the only leader's epoch: the end of each partition."""
     topics = []
     for topic in call.request["topics"]:
         answers = []

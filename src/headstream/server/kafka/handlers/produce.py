@@ -42,7 +42,7 @@ def is_big(call: Call) -> bool:
 
 
 def decompressed_bytes(call: Call) -> int:
-    """Return how many bytes a request's biggest compressed batch can have: they are decompressed one after the other."""
+    """Return the maximum size of a request's biggest compressed batch: they are decompressed one after the other."""
     size_bytes = 0
     for topic in call.request["topic_data"]:
         for partition in topic["partition_data"]:
@@ -64,7 +64,7 @@ def _waits_for_disk(call: Call) -> bool:
 
 
 def produce(call: Call) -> Reply:
-    """Append a client's batches; each partition succeeds or fails on its own."""
+    """Append a client's batches; each partition succeeds or fails separately."""
     request = call.request
     responses = []
     for topic in request["topic_data"]:

@@ -73,7 +73,7 @@ def read_batch(records: memoryview | None, convention: Convention = "headstream"
         raise DecodeError("a record batch is cut short", 0, HEAD_BYTES, 0 if records is None else len(records))
     _, length, _, magic, check, attributes, delta, base_ms, _, producer_id, epoch, sequence, count = _HEAD.unpack_from(records)
     if magic != 2:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, this one has {magic}")
+        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, not {magic}")
     if length != len(records) - _LENGTH_END:
         if _LENGTH_END <= length < len(records) - _LENGTH_END:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "a partition accepts one record batch per request")
@@ -106,9 +106,9 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
-        base_offset: That of the first message, or less.
-        last_offset: The offset of the last message, or more; less than 2^31 behind the first one.
+        chunks: Stored messages; without messages, the batch has no records and moves a client past its offsets.
+        base_offset: The offset of the first message, or less.
+        last_offset: The offset of the last message, or more; less than 2^31 after the first.
     """
     write = partial(_encode_rare_message, topic=topic, convention=convention)
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")
@@ -155,14 +155,14 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
     pairs = list(message.headers.items())
     reserved = next((name for name, _ in pairs if name in _OWN), None)
     if reserved is not None:
-        raise HeaderError(f"the header {reserved!r} is reserved", advice="Give the record a key, or a null value")
+        raise HeaderError(f"the header {reserved!r} is reserved", advice="Add a key to the record, or set its value to null")
     has_time = any(name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64 for name, value in pairs)
     if time_ms is not None and not has_time:
         pairs.insert(0, (TIMESTAMP_HEADER, int64(1000 * time_ms)))
     return encode_sent([Message(payload=value, key=key, headers=Headers(pairs), id=message.id)])
 
 
-def _spell_varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     value, spelled = (number << 1) ^ (number >> 63), bytearray()
     while value > 127:
         spelled.append(value & 127 | 128)
@@ -171,8 +171,8 @@ def _spell_varint(number: int) -> bytes:
     return bytes(spelled)
 
 
-def _spell_bytes(data: bytes | None) -> bytes:
-    return b"\x01" if data is None else _spell_varint(len(data)) + data
+def _encode_bytes(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else _encode_varint(len(data)) + data
 
 
 def _encode_rare_message(
@@ -192,12 +192,18 @@ def _encode_rare_message(
     time_ms = time_us // 1000
     delta = 0 if base_ms is None else time_ms - base_ms
     offset_delta = (message.offset or 0) - base_offset
-    parts = [b"\0", _spell_varint(delta), _spell_varint(offset_delta), _spell_bytes(message.key), _spell_bytes(message.payload)]
-    parts.append(_spell_varint(len(headers)))
+    parts = [
+        b"\0",
+        _encode_varint(delta),
+        _encode_varint(offset_delta),
+        _encode_bytes(message.key),
+        _encode_bytes(message.payload),
+    ]
+    parts.append(_encode_varint(len(headers)))
     for name, data in headers:
-        parts += [_spell_bytes(name.encode()), _spell_bytes(data)]
+        parts += [_encode_bytes(name.encode()), _encode_bytes(data)]
     body = b"".join(parts)
-    return _spell_varint(len(body)) + body, time_ms
+    return _encode_varint(len(body)) + body, time_ms
 
 
 @lru_cache(maxsize=1000)

@@ -30,7 +30,7 @@ def number_runs(fields: Sequence[KafkaField]) -> Iterator[list[KafkaField]]:
 
 
 def default_of(field: KafkaField, version: int) -> Any:
-    """Return the value of a field that is not given."""
+    """Return the value of a missing field."""
     is_nullable = field.nullable is not None and version in field.nullable
     if field.is_array:
         return None if is_nullable else []

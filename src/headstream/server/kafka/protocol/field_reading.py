@@ -1,6 +1,6 @@
-"""Reads the fields of Kafka's messages: a function for each structure in each version, made once.
+"""Reads the fields of Kafka's messages: a function for each structure in each version, built once.
 
-Neighbouring numbers are read together. What a message claims is never believed: an array has no more elements than bytes are
+Neighbouring numbers are read together. Claimed sizes are always checked: an array has at most as many elements as bytes are
 left, and all arrays of a message together have at most MAX_ELEMENTS.
 """
 

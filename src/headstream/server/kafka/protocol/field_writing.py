@@ -1,4 +1,4 @@
-"""Writes the fields of Kafka's messages: a function for each structure in each version, made once.
+"""Writes the fields of Kafka's messages: a function for each structure in each version, built once.
 
 Neighbouring numbers are written together.
 """
@@ -24,7 +24,7 @@ Write = Callable[[list[BytesLike], Any], None]
 
 
 def make_writer(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Write:
-    """Return the function that writes a structure in a version from values by field name; missing ones have their defaults."""
+    """Return the function that writes a structure in a version from values by field name; missing fields have their defaults."""
     there = [field for field in fields if version in field.versions]
     steps = [
         _numbers_step(run, version) if is_number(run[0]) else _field_step(run[0], version, is_flexible)

@@ -107,7 +107,7 @@ class KafkaFrameBuffer:
 
     @property
     def has_frame(self) -> bool:
-        """Whether take() returns a frame; True too if its length is invalid, which take() reports."""
+        """Whether take() returns a frame; Also True if its length is invalid, which take() reports."""
         try:
             return 0 < self.needed_bytes() <= self.pending_bytes
         except DecodeError:

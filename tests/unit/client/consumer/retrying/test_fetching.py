@@ -162,3 +162,20 @@ def test_a_failing_message_of_such_a_partition_is_tried_again(log: hs.Client) ->
         assert [(message.offset, message.attempt) for message in first.poll(100)] == [(failed.offset, 2)]
         first.commit()
     assert log.offsets(TOPIC, "g") == {1: COUNT, 2: COUNT}
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+def test_a_message_that_failed_before_an_earlier_one_failed_is_tried_again_after_it(log: hs.Client, order: str) -> None:
+    with consumer_of(log, order) as consumer:
+        messages = consumer.poll(COUNT)
+        for number, delay_us in ((2, 0), (4, 0), (1, 50_000)):
+            consumer.retry(messages[number], delay=delay_us)
+        again = consumer.poll(COUNT)  # messages 2 and 4 are due, and wait for message 1
+        for number in (0, 3, 5):
+            consumer.ack(messages[number])
+        for number in (1, 2, 4):
+            [message] = again or consumer.poll(1, timeout_ms=10_000)
+            assert message.offset == number
+            consumer.ack(message)
+            again = []
+    assert log.offsets(TOPIC, "g") == {1: COUNT}

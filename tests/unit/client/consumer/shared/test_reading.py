@@ -58,3 +58,22 @@ def test_messages_of_a_poll_are_returned_although_the_failure_of_a_later_one_cou
         assert [message.payload for message in consumer.poll(3)] == [b"a"]
         assert [message.payload for message in consumer.poll(3)] == [b"c"]
         consumer.commit()
+
+
+def test_a_deferred_message_that_cannot_be_decoded_takes_no_other_message_with_it(log: hs.Client) -> None:
+    broken: list[bytes] = []
+
+    def decode(payload: bytes) -> bytes:
+        if payload in broken:
+            raise ValueError(f"not {payload!r}")
+        return payload
+
+    retry = hs.Retry(attempts=None, delay="5m")
+    with log.consumer("shop/orders", decode=decode, on_error=retry, **OPTIONS) as consumer:
+        consumer.defer(consumer.poll(1)[0])
+        broken.append(b"a")
+        assert consumer.fetch()  # the next message is leased and in no one's hands
+        with pytest.raises(hs.InvalidInputError, match="cannot be decoded"):
+            consumer.fetch_deferred(1, 0)
+        consumer.commit()
+        assert [message.payload for message in consumer] == [b"b", b"c"]

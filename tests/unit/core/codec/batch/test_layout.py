@@ -1,11 +1,6 @@
-"""The layouts of messages and index entries: the same numbers everywhere, and those of the bytes that are written."""
+"""The layouts of messages and index entries: those of the bytes that are written."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
-
-import pytest
 
 from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.stored.stamp import stamp
@@ -14,15 +9,8 @@ from headstream.core.model.message import Message
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, IndexEntry, encode_entry
 
 
-def test_numbers_of_both_files_are_the_same() -> None:
-    text = Path(layout.__file__).with_suffix(".pxd").read_text()
-    compiled = {name: int(number) for name, number in re.findall(r"^    ([A-Z_]+) = (\d+)$", text, re.MULTILINE)}
-    assert compiled == {name: value for name, value in vars(layout).items() if name.isupper()}
-
-
-def test_check_fails_when_a_field_does_not_begin_where_the_one_before_it_ends() -> None:
-    with pytest.raises(AssertionError, match="the fields Q B Q end at"):
-        layout._check("Q B Q", 8, 10, 18)
+def test_positions_are_the_begins_of_the_fields_and_the_end_of_the_last() -> None:
+    assert layout.positions("<Q B 3x 16s I") == (0, 8, 12, 28, 32)
 
 
 def test_layout_is_that_of_the_bytes_that_are_written() -> None:

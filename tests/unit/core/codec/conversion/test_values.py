@@ -25,7 +25,7 @@ from tests.unit.core.codec.conversion.test_dialects import header_after, message
         ("kip82", hs.uint64(1 << 63), "too few for the uint64 9223372036854775808"),
         ("kip82", hs.int128(-(1 << 63) - 1), "too few for the int128 -9223372036854775809"),
         ("kip82", hs.char("\ud800"), "half of a surrogate pair"),
-        ("kip82-1", 5, "it has no headers, this one is int64"),
+        ("kip82-1", 5, "it has no headers, but this header is int64"),
         ("binary-wide", hs.HeaderValue(266, b"?"), r"Headstream has no kind kip82\(10\)"),
     ],
 )

@@ -68,7 +68,7 @@ def test_nothing_is_decoded_before_the_first_look_and_only_what_is_looked_at() -
     assert headers["good"] == "x"
     assert headers.keys() == ("good", "bad", "long")
     assert headers["long"] == 0
-    with pytest.raises(DecodeError, match=r"UTF-8, byte 0 of this one is not at byte 126 \(header 'bad'\)"):
+    with pytest.raises(DecodeError, match=r"UTF-8, but its byte 0 is not at byte 126 \(header 'bad'\)"):
         headers["bad"]
     assert headers.as_bytes(STRICT) == block
 

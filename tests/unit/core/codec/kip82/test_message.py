@@ -57,7 +57,7 @@ def test_without_headers_only_the_magic_and_the_checksum_tell_it_from_magic_1() 
 def test_the_checksum_covers_the_headers() -> None:
     data = message(b"v", BLOCK)
     at = data.index(b"abc")
-    with pytest.raises(DecodeError, match=r"the checksum of a message is 0x.*at byte 12"):
+    with pytest.raises(DecodeError, match=r"the stored checksum of a message is 0x.*at byte 12"):
         decode_message(data[:at] + b"abd" + data[at + 3 :])
 
 

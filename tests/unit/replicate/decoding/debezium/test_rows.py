@@ -56,18 +56,27 @@ def test_decoder_reads_messages_without_a_schema_with_inferred_types_and_a_warni
     assert "types are inferred" in " ".join(decoded.findings)
 
 
-def test_a_value_that_was_not_sent_is_absent_also_within_arrays_and_in_bytes(tmp_path: Path) -> None:
-    mark = "__debezium_unavailable_value"
-    fields: list[dict[str, Any]] = [
-        {"type": "int64", "field": "id"}, {"type": "string", "field": "a"}, {"type": "bytes", "field": "b"},
-        {"type": "array", "items": {"type": "string"}, "field": "c"}, {"type": "array", "items": {"type": "int32"}, "field": "d"},
-    ]  # fmt: skip
-    sent = {"id": 1, "a": "x", "b": "AQ==", "c": ["y"], "d": [1]}
-    absent = {"a": mark, "b": base64.b64encode(mark.encode()).decode(), "c": [mark], "d": list(mark.encode())}
-    values = [envelope("u", sent, fields=fields, lsn=1)]
-    values += [envelope("u", {**sent, name: value}, fields=fields, lsn=2) for name, value in absent.items()]
-    masks = [row["_hs_columns"] for row in rows_of(decode(tmp_path, *values))]
-    assert masks == [None, b"\x1d", b"\x1b", b"\x17", b"\x0f"]
+@pytest.mark.parametrize("mark", ["__debezium_unavailable_value", "é"])
+def test_a_value_that_was_not_sent_is_absent_in_every_form_that_debezium_gives_it(tmp_path: Path, mark: str) -> None:
+    content = mark.encode()
+    bytes_of_java = [byte if byte < 128 else byte - 256 for byte in content]
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    kinds: list[tuple[dict[str, Any], Any, Any]] = [
+        ({"type": "string"}, "x", mark),
+        ({"type": "string", "name": "io.debezium.data.Json"}, "{}", f'{{"{mark}":"{mark}"}}'),
+        ({"type": "bytes"}, "AQ==", base64.b64encode(content).decode()),
+        ({"type": "array", "items": {"type": "string"}}, ["y"], [mark]),
+        ({"type": "array", "items": {"type": "int32"}}, [1], bytes_of_java),
+        ({"type": "array", "items": {"type": "double"}}, [1.5], list(map(float, bytes_of_java))),
+        ({"type": "array", "items": decimal}, ["AQ=="], [base64.b64encode(bytes([byte])).decode() for byte in content]),
+    ]
+    fields = [{"type": "int64", "field": "id"}, *({**kind, "field": f"c{at}"} for at, (kind, _, _) in enumerate(kinds))]
+    sent = {"id": 1, **{f"c{at}": value for at, (_, value, _) in enumerate(kinds)}}
+    values = [envelope("u", {**sent, f"c{at}": absent}, fields=fields, lsn=2) for at, (_, _, absent) in enumerate(kinds)]
+    found = rows_of(
+        decode(tmp_path, envelope("u", sent, fields=fields, lsn=1), *values, debezium=DebeziumSettings(placeholder=mark))
+    )
+    assert [row["_hs_columns"] for row in found] == [None, *(bytes([0xFF & ~(2 << at)]) for at in range(len(kinds)))]
 
 
 def test_a_configured_placeholder_replaces_the_usual_one(tmp_path: Path) -> None:
@@ -79,6 +88,26 @@ def test_a_configured_placeholder_replaces_the_usual_one(tmp_path: Path) -> None
 def test_a_deletion_with_its_key_alone_has_no_other_columns(tmp_path: Path) -> None:
     bare, whole = (envelope("d", None, {"id": 1, "a": value}, lsn=1, fields=FIELDS) for value in (None, "x"))
     assert [(row["id"], row["_hs_columns"]) for row in rows_of(decode(tmp_path, bare, whole))] == [(1, b"\x01"), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "filler", "value"),
+    [
+        ({"type": "int32"}, 0, 5),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, 0, 7),
+        ({"type": "string"}, "", "x"),
+        ({"type": "boolean", "default": True}, True, False),
+        ({"type": "double"}, 0.0, 0.5),
+        ({"type": "array", "items": {"type": "string"}}, [], ["x"]),
+    ],
+)
+def test_a_bare_deletion_has_no_other_columns_when_debezium_fills_not_null_ones(
+    tmp_path: Path, kind: dict[str, Any], filler: object, value: object
+) -> None:
+    fields = [*FIELDS, {**kind, "optional": False, "field": "b"}]
+    before = [{"id": 1, "a": None, "b": filler}, {"id": 1, "a": None, "b": value}, {"id": 1, "a": "x", "b": filler}]
+    found = rows_of(decode(tmp_path, *(envelope("d", None, row, lsn=1, fields=fields) for row in before)))
+    assert [row["_hs_columns"] for row in found] == [b"\x01", None, None]
 
 
 FIELDS: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
@@ -104,6 +133,22 @@ def test_an_incremental_snapshot_gives_insertions_at_their_position(tmp_path: Pa
         (REFRESH, False),
         (INSERT, True),
     ]
+
+
+MYSQL = {"connector": "mysql", "file": "bin.3", "pos": 7, "row": 0}
+
+
+@pytest.mark.parametrize(
+    ("read", "changed"),
+    [({"sequence": '["5","7"]'}, {"sequence": '["5","7"]', "lsn": 7}), ({"sequence": '[null,"7"]'}, {"lsn": 7}), (MYSQL, MYSQL)],
+)
+def test_a_change_wins_over_the_row_of_an_incremental_snapshot_at_its_position(
+    tmp_path: Path, read: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    values = [envelope("r", {"id": 1}, snapshot="incremental", **read), envelope("u", {"id": 1}, **changed)]
+    decoded = decode(tmp_path, *values)
+    first, second = (row["_hs_sequence"] for row in rows_of(decoded))
+    assert (reasons_of(decoded), first < second) == ({}, True)
 
 
 def test_the_marked_rows_of_a_snapshot_begin_and_end_a_load(tmp_path: Path) -> None:
@@ -143,6 +188,30 @@ def test_a_key_that_cannot_be_read_rejects_its_message_unless_the_settings_name_
     assert "the record key" in reasons_of(decoded)[0]
     declared = decode(tmp_path / "b", *values, keys=keys, settings={"keys": ("id",)})
     assert [("_hs_old.id" in row) for row in rows_of(declared)] == [True] * 3
+
+
+def test_keys_of_one_batch_have_their_own_columns_when_the_primary_key_has_changed(tmp_path: Path) -> None:
+    values = [envelope("c", {"id": number, "no": number}, lsn=number) for number in (1, 2, 3)]
+    decoded = decode(tmp_path, *values, keys=[key_of(id=1), key_of(id=2, no=2), key_of(id=3)])
+    assert {row["id"]: "_hs_old.no" in row for row in rows_of(decoded)} == {1: False, 2: True, 3: False}
+
+
+def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
+    digits = "123456789" * 500
+    content = base64.b64encode(int(digits[:4000]).to_bytes(2000, "big")).decode()
+    fields: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {
+        "type": "struct", "field": "n", "name": "io.debezium.data.VariableScaleDecimal",
+        "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
+    }]  # fmt: skip
+    (row,) = rows_of(decode(tmp_path, envelope("c", {"id": 1, "n": {"scale": 3, "value": content}}, fields=fields, lsn=1)))
+    assert row["n"] == f"{digits[:3997]}.{digits[3997:4000]}"
+
+
+def test_a_time_of_mysql_can_be_negative_and_longer_than_a_day(tmp_path: Path) -> None:
+    fields = [{"type": "int64", "field": "id"}, {"type": "int64", "name": "io.debezium.time.MicroTime", "field": "t"}]
+    micros = [-1, -500_000, -3_020_399_000_000, 3_020_399_000_000, 0]
+    found = rows_of(decode(tmp_path, *(envelope("c", {"id": 1, "t": each}, fields=fields, lsn=1) for each in micros)))
+    assert [row["t"] for row in found] == ["-00:00:00.000001", "-00:00:00.5", "-838:59:59", "838:59:59", "00:00:00"]
 
 
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class IntakeRounds:
         for client in self.clients:
             self.intake.begin(client.idle)
 
-    def turn(self) -> None:
+    def run_round(self) -> None:
         """Have the loop look once at what is there."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
@@ -115,7 +115,7 @@ class IntakeRounds:
 
 
 @pytest.fixture
-def turns(intake_module: ModuleType, loop: asyncio.AbstractEventLoop) -> Iterator[Callable[[int], IntakeRounds]]:
+def rounds(intake_module: ModuleType, loop: asyncio.AbstractEventLoop) -> Iterator[Callable[[int], IntakeRounds]]:
     made: list[IntakeRounds] = []
 
     def make(count: int) -> IntakeRounds:
@@ -127,11 +127,11 @@ def turns(intake_module: ModuleType, loop: asyncio.AbstractEventLoop) -> Iterato
         each.close()
 
 
-def test_intake_answers_all_readable_connections_in_one_call(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(5)
+def test_intake_answers_all_readable_connections_in_one_call(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(5)
     for client in them.clients[:4]:
         client.socket.sendall(PING * 3)
-    them.turn()
+    them.run_round()
     for client in them.clients[:4]:
         assert client.socket.recv(1000) == OK * 3
     assert [client.taken for client in them.clients] == [[]] * 5
@@ -139,54 +139,54 @@ def test_intake_answers_all_readable_connections_in_one_call(turns: Callable[[in
     assert them.traffic.sent_bytes == 4 * 3 * len(OK)
 
 
-def test_intake_hands_over_what_it_cannot_answer_behind_what_it_can(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(2)
+def test_intake_hands_over_what_it_cannot_answer_behind_what_it_can(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(2)
     first, second = them.clients
     first.socket.sendall(PING + LIST + PING)
     second.socket.sendall(PING[:5])
-    them.turn()
+    them.run_round()
     assert first.socket.recv(1000) == OK
     assert first.taken == [LIST + PING]
     assert second.taken == [PING[:5]]
 
 
-def test_intake_tells_a_connection_that_its_client_has_gone(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(2)
+def test_intake_tells_a_connection_that_its_client_has_gone(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(2)
     them.clients[0].socket.sendall(PING)
     them.clients[0].socket.shutdown(socket.SHUT_WR)
-    them.turn()
+    them.run_round()
     assert them.clients[0].socket.recv(1000) == OK
-    them.turn()
+    them.run_round()
     assert set(them.clients[0].taken) == {b""}  # again and again, until it ends that
     assert them.clients[1].taken == []
 
 
-def test_intake_reads_no_more_for_who_has_ended_it(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(2)
+def test_intake_reads_no_more_for_who_has_ended_it(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(2)
     gone, there = them.clients
     them.intake.end(gone.idle)
     them.intake.end(gone.idle)
     gone.socket.sendall(PING)
     there.socket.sendall(PING)
-    them.turn()
+    them.run_round()
     assert there.socket.recv(1000) == OK
     gone.socket.setblocking(False)
     with pytest.raises(BlockingIOError):
         gone.socket.recv(1)
 
 
-def test_intake_forgets_a_socket_that_its_transport_has_closed(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(2)
+def test_intake_forgets_a_socket_that_its_transport_has_closed(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(2)
     broken, there = them.clients
     broken.ours.close()
     there.socket.sendall(PING)
-    them.turn()
+    them.run_round()
     assert there.socket.recv(1000) == OK
     them.intake.end(broken.idle)
 
 
-def test_intake_leaves_to_the_transport_what_the_system_does_not_take(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(2)
+def test_intake_leaves_to_the_transport_what_the_system_does_not_take(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(2)
     waiting, full = them.clients
     waiting.transport.unsent = 10  # so that nothing overtakes it
     waiting.socket.sendall(PING)
@@ -195,7 +195,7 @@ def test_intake_leaves_to_the_transport_what_the_system_does_not_take(turns: Cal
     while not full.written:
         full.socket.sendall(PING * 1000)
         count += 1000
-        them.turn()
+        them.run_round()
     assert waiting.written == OK
     received = b""
     while len(received) + len(full.written) < count * len(OK):
@@ -203,42 +203,42 @@ def test_intake_leaves_to_the_transport_what_the_system_does_not_take(turns: Cal
     assert received + full.written == OK * count
 
 
-def test_intake_ends_a_connection_whose_request_fails_by_a_fault_and_no_other(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(3)
+def test_intake_ends_a_connection_whose_request_fails_by_a_fault_and_no_other(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(3)
     first, failing, last = them.clients
     failing.fault = RuntimeError("a bug")
     first.socket.sendall(PING)
     failing.socket.sendall(PING + LIST)
     last.socket.sendall(PING)
-    them.turn()
+    them.run_round()
     assert [first.socket.recv(1000), last.socket.recv(1000)] == [OK, OK]
     assert [client.transport.is_aborted for client in them.clients] == [False, True, False]
     assert [context["exception"] for context in them.faults] == [failing.fault]
     failing.socket.sendall(PING)
-    them.turn()
+    them.run_round()
     assert failing.taken == [LIST]
 
 
-def test_intake_ends_a_connection_that_cannot_be_answered_and_no_other(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(3)
+def test_intake_ends_a_connection_that_cannot_be_answered_and_no_other(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(3)
     first, failing, last = them.clients
     failing.transport.unsent = 1
     failing.fault = RuntimeError("a bug")
     for client in them.clients:
         client.socket.sendall(PING)
-    them.turn()
+    them.run_round()
     assert [first.socket.recv(1000), last.socket.recv(1000)] == [OK, OK]
     assert [client.transport.is_aborted for client in them.clients] == [False, True, False]
     assert [context["exception"] for context in them.faults] == [failing.fault]
 
 
-def test_intake_lets_others_have_their_turn_when_clients_never_stop(turns: Callable[[int], IntakeRounds]) -> None:
-    them = turns(200)
+def test_intake_lets_others_have_their_turn_when_clients_never_stop(rounds: Callable[[int], IntakeRounds]) -> None:
+    them = rounds(200)
     for client in them.clients:
         client.socket.sendall(PING)
     answered: list[bytes] = []
     while len(answered) < 200:
-        them.turn()
+        them.run_round()
         before = len(answered)
         for client in them.clients:
             client.socket.setblocking(False)

@@ -36,13 +36,13 @@ def test_quic_drops_datagrams_of_unauthenticated_clients_when_too_many_wait(
     address = ("127.0.0.1", 1)
 
     async def flood() -> int:
-        quic._turns._left, quic._turns._is_scheduled = 0, True
+        quic._quota._left, quic._quota._is_scheduled = 0, True
         for number in range(20):
             quic._take(bytes([0xC0, 0, 0, 0, 1, 8, *bytes(7), number, 8, *bytes(8), 0, 0x44, 0x90]) + bytes(1300), address)
         for _ in range(20):
             quic._take(os.urandom(1), address)  # no datagram of QUIC
         waiting = quic._waiting
-        quic._turns._begin_round()
+        quic._quota._begin_round()
         return waiting
 
     assert running.run(flood()) == 5

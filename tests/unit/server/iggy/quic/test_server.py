@@ -175,10 +175,10 @@ def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: R
     quic = quic_of(running)
 
     async def stop_rounds() -> None:
-        quic._turns._left, quic._turns._is_scheduled = 0, True
+        quic._quota._left, quic._quota._is_scheduled = 0, True
 
     async def go_on() -> None:
-        quic._turns._begin_round()
+        quic._quota._begin_round()
 
     with RawQuic(address_of(running)) as user, RawQuic(address_of(running)) as stranger:
         assert user.request(LOGIN)[0] == stranger.request(PING)[0] == 0

@@ -80,7 +80,7 @@ def test_intake_reads_no_more_for_a_connection_that_stops_or_closes(
 
 def test_yields_pauses_for_one_round_when_much_has_been_read() -> None:
     transport, rounds = Transport(), list[Callable[[], None]]()
-    loop: Any = type("Rounds", (), {"call_with_room": staticmethod(lambda _, go_on: rounds.append(go_on))})
+    loop: Any = type("Rounds", (), {"call_with_capacity": staticmethod(lambda _, go_on: rounds.append(go_on))})
     switch = ReaderSwitch(cast(Any, transport), cast(Any, None), None)
 
     def go_on() -> None:

@@ -90,7 +90,7 @@ def test_each_request_is_answered_once_and_rightly_whatever_others_do(
     make_loop: Callable[[], asyncio.AbstractEventLoop], idle_after: Callable[[int], None], tmp_path: Path, shorts: int
 ) -> None:
     idle_after(shorts)
-    history = run_history(make_loop, tmp_path / "log", seed=shorts, clients=12, steps=1000)
+    history = run_history(make_loop, tmp_path / "log", seed=shorts, clients=12, steps=600)
     assert all(
         history.counts[name] for name in ("sends answered 0", "polls answered 0", "polls answered 41", "waits answered True")
     )

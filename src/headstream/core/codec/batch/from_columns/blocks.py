@@ -24,8 +24,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 
 @cython.cfunc
@@ -46,7 +48,7 @@ def _measure(
         if not c.is_null(validity, some_null, i):
             size: cython.longlong = width
             if width < 0:
-                size = c.load32(offsets, 4 * i + 4) - c.load32(offsets, 4 * i)
+                size = c.load32(offsets, 4 * (i + 1)) - c.load32(offsets, 4 * i)
             c.store64_signed(sizes, 8 * i, c.load64_signed(sizes, 8 * i) + extra + size)
 
 
@@ -67,7 +69,7 @@ def _write_blocks(
     for i in range(count):
         if not c.is_null(validity, some_null, i):
             begin: cython.longlong = c.load32(offsets, 4 * i)
-            size: cython.longlong = c.load32(offsets, 4 * i + 4) - begin
+            size: cython.longlong = c.load32(offsets, 4 * (i + 1)) - begin
             to: cython.longlong = c.load64_signed(places, 8 * i)
             c.copy(q, to, data, begin, size)
             c.store64_signed(places, 8 * i, to + size)
@@ -97,15 +99,15 @@ def _write_column(
             size: cython.longlong = width
             if width < 0:
                 begin = c.load32(offsets, 4 * i)
-                size = c.load32(offsets, 4 * i + 4) - begin
+                size = c.load32(offsets, 4 * (i + 1)) - begin
             to: cython.longlong = c.load64_signed(places, 8 * i)
             c.store32(q, to, key_size)
             c.copy(q, to + 4, key, 0, key_size)
             to += 4 + key_size
             q[to] = kind
             c.store32(q, to + 1, size)
-            c.copy(q, to + 5, data, begin, size)
-            c.store64_signed(places, 8 * i, to + 5 + size)
+            c.copy(q, to + layout.VALUE_HEAD, data, begin, size)
+            c.store64_signed(places, 8 * i, to + layout.VALUE_HEAD + size)
 
 
 @cython.cfunc
@@ -125,7 +127,7 @@ def _measure_lists(
     for i in range(count):
         if not c.is_null(validity, some_null, i):
             begin: cython.longlong = c.load32(lists, 4 * i)
-            end: cython.longlong = c.load32(lists, 4 * i + 4)
+            end: cython.longlong = c.load32(lists, 4 * (i + 1))
             size: cython.longlong = 9 * (end - begin)
             size += c.load32(keys, 4 * end) - c.load32(keys, 4 * begin)
             size += c.load32(values, 4 * end) - c.load32(values, 4 * begin)
@@ -154,17 +156,17 @@ def _write_lists(
     for i in range(count):
         if not c.is_null(validity, some_null, i):
             to: cython.longlong = c.load64_signed(places, 8 * i)
-            for j in range(c.load32(lists, 4 * i), c.load32(lists, 4 * i + 4)):
+            for j in range(c.load32(lists, 4 * i), c.load32(lists, 4 * (i + 1))):
                 begin: cython.longlong = c.load32(keys, 4 * j)
-                size: cython.longlong = c.load32(keys, 4 * j + 4) - begin
+                size: cython.longlong = c.load32(keys, 4 * (j + 1)) - begin
                 c.store32(q, to, size)
                 c.copy(q, to + 4, key_data, begin, size)
                 to += 4 + size
                 q[to] = kinds[j]
                 begin = c.load32(values, 4 * j)
-                size = c.load32(values, 4 * j + 4) - begin
+                size = c.load32(values, 4 * (j + 1)) - begin
                 c.store32(q, to + 1, size)
-                c.copy(q, to + 5, value_data, begin, size)
+                c.copy(q, to + layout.VALUE_HEAD, value_data, begin, size)
                 to += 5 + size
             c.store64_signed(places, 8 * i, to)
 

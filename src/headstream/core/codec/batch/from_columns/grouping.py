@@ -67,8 +67,12 @@ def _count_groups(
         group: cython.longlong = c.load32(targets, 4 * i)
         if end < 0 or group >= groups:
             return i
-        c.store64_signed(totals, 16 * group, c.load64_signed(totals, 16 * group) + end - at)
-        c.store64_signed(totals, 16 * group + 8, c.load64_signed(totals, 16 * group + 8) + 1)
+        c.store64_signed(totals, layout.RUN_BYTES * group, c.load64_signed(totals, layout.RUN_BYTES * group) + end - at)
+        c.store64_signed(
+            totals,
+            layout.RUN_BYTES * group + layout.RUN_END,
+            c.load64_signed(totals, layout.RUN_BYTES * group + layout.RUN_END) + 1,
+        )
         at = end
     return -1 if at == size else count
 
@@ -126,7 +130,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
 
 
 class Cut(NamedTuple):
-    """The messages of one batch, the first ones of a longer sequence; `end` is the byte after them."""
+    """The messages of one batch: the first messages of a longer sequence; `end` is the byte after them."""
 
     end: int
     messages_count: int
@@ -161,7 +165,7 @@ def _cut(
     max_payloads: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the end of the messages that fit, at least one, and return their number."""
+    """Record the end of the messages that fit, at least one, and return their number."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     values: cython.longlong = 0
@@ -204,5 +208,5 @@ def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads
     with cython.nogil:
         count = _cut(p, size, most, most_values, most_payloads, notes)
     if count == 0 and size > 0:
-        raise InvalidInputError(f"the first of the sent messages, {size} bytes in all, is cut short or its headers are")
+        raise InvalidInputError(f"the first sent message ({size} bytes in all) or its header block is cut short")
     return Cut(int.from_bytes(noted, "little"), count)

@@ -18,8 +18,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 PRIME1 = cython.declare(cython.ulonglong, 2654435761)
@@ -93,7 +95,7 @@ def _hash_keys(
     i: cython.longlong
     for i in range(count):
         begin: cython.longlong = c.load32(offsets, 4 * i)
-        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        end: cython.longlong = c.load32(offsets, 4 * (i + 1))
         if begin > end or end > size:
             return i
         partition: cython.ulonglong = 0
@@ -155,11 +157,11 @@ def _parse_ids(
     i: cython.longlong
     j: cython.longlong
     for i in range(count):
-        c.fill(q, 16 * i, 0, 16)
+        c.fill(q, layout.ID_BYTES * i, 0, layout.ID_BYTES)
         if some_null and not validity[i >> 3] >> (i & 7) & 1:
             continue
         at: cython.longlong = c.load32(offsets, 4 * i)
-        if at > size or size - at < 36 or c.load32(offsets, 4 * i + 4) - at != 36:
+        if at > size or size - at < 36 or c.load32(offsets, 4 * (i + 1)) - at != 36:
             return i
         if data[at + 8] != 45 or data[at + 13] != 45 or data[at + 18] != 45 or data[at + 23] != 45:
             return i

@@ -22,23 +22,17 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.batch.headers import check_block, key_end, null_end
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
 
-# The plan of a message: position and size of its payload, key and header block.
-PLAN_SIZE = cython.declare(cython.longlong, 48)
-PAYLOAD = cython.declare(cython.longlong, 0)
-KEY = cython.declare(cython.longlong, 16)
-BLOCK = cython.declare(cython.longlong, 32)
+PLAN_SIZE = cython.declare(cython.longlong, layout.PLAN_BYTES)
 
 # The reserved headers: that of a key up to the key's length, and that of a null payload.
 _RESERVED: Final = struct.pack("<I6sB", 6, b"hs.key", 1) + struct.pack("<I7sBIB", 7, b"hs.null", 3, 1, 1)
-KEY_HEAD_SIZE = cython.declare(cython.longlong, 11)
-NULL_HEADER_SIZE = cython.declare(cython.longlong, 17)
 
 
 @cython.cfunc
@@ -58,13 +52,13 @@ def _plan_column(
     i: cython.longlong
     begin: cython.longlong = c.load32(offsets, 0)
     for i in range(count):
-        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        end: cython.longlong = c.load32(offsets, 4 * (i + 1))
         if begin > end or end > size:
             return c.note_fault(notes, faults.OFFSETS, i, begin, end)
         c.store64_signed(plan, to, begin)
-        c.store64_signed(plan, to + 8, end - begin)
+        c.store64_signed(plan, to + layout.RUN_END, end - begin)
         if some_null and not validity[i >> 3] >> (i & 7) & 1:
-            c.store64_signed(plan, to + 8, -1)
+            c.store64_signed(plan, to + layout.RUN_END, -1)
         begin = end
         to += PLAN_SIZE
     return 0
@@ -78,7 +72,7 @@ def _plan_absent(plan: cython.p_uchar, to: cython.longlong, count: cython.longlo
     _i: cython.longlong
     for _i in range(count):
         c.store64_signed(plan, to, 0)
-        c.store64_signed(plan, to + 8, size)
+        c.store64_signed(plan, to + layout.RUN_END, size)
         to += PLAN_SIZE
 
 
@@ -92,10 +86,10 @@ def _measure(
     i: cython.longlong
     total: cython.longlong = 0
     for i in range(count):
-        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD + 8)
-        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + KEY + 8)
-        at: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK)
-        size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK + 8)
+        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_PAYLOAD_SIZE)
+        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_KEY_SIZE)
+        at: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_BLOCK)
+        size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_BLOCK_SIZE)
         found: cython.longlong = check_block(blocks, at, at + size, True, notes)
         if found < 0:
             return found
@@ -104,9 +98,9 @@ def _measure(
                 return c.note_fault(notes, faults.RESERVED, i, 0, 0)
             if null_end(blocks, at, at + size, payload_size) > at:
                 return c.note_fault(notes, faults.RESERVED, i, 0, 0)
-        total += 24 + size
-        total += payload_size if payload_size >= 0 else NULL_HEADER_SIZE
-        total += KEY_HEAD_SIZE + 4 + key_size if key_size >= 0 else 0
+        total += layout.SENT_OVERHEAD + size
+        total += payload_size if payload_size >= 0 else layout.NULL_BYTES
+        total += layout.KEY_VALUE + key_size if key_size >= 0 else 0
     return total
 
 
@@ -128,30 +122,30 @@ def _write(
     i: cython.longlong
     to: cython.longlong = 0
     for i in range(count):
-        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD + 8)
-        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + KEY + 8)
-        block_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK + 8)
+        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_PAYLOAD_SIZE)
+        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_KEY_SIZE)
+        block_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_BLOCK_SIZE)
         if has_ids:
-            c.copy(q, to, ids, 16 * i, 16)
+            c.copy(q, to, ids, layout.ID_BYTES * i, layout.ID_BYTES)
         else:
-            c.fill(q, to, 0, 16)
-        begin: cython.longlong = to + 20
+            c.fill(q, to, 0, layout.ID_BYTES)
+        begin: cython.longlong = to + layout.SENT_HEADERS
         to = begin
         if key_size >= 0:
-            c.copy(q, to, reserved, 0, KEY_HEAD_SIZE)
-            c.store32(q, to + KEY_HEAD_SIZE, key_size)
-            to += KEY_HEAD_SIZE + 4
-            c.copy(q, to, keys, c.load64_signed(plan, PLAN_SIZE * i + KEY), key_size)
+            c.copy(q, to, reserved, 0, layout.KEY_SIZE)
+            c.store32(q, to + layout.KEY_SIZE, key_size)
+            to += layout.KEY_VALUE
+            c.copy(q, to, keys, c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_KEY), key_size)
             to += key_size
         if payload_size < 0:
-            c.copy(q, to, reserved, KEY_HEAD_SIZE, NULL_HEADER_SIZE)
-            to += NULL_HEADER_SIZE
+            c.copy(q, to, reserved, layout.KEY_SIZE, layout.NULL_BYTES)
+            to += layout.NULL_BYTES
             payload_size = 0
-        c.copy(q, to, blocks, c.load64_signed(plan, PLAN_SIZE * i + BLOCK), block_size)
+        c.copy(q, to, blocks, c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_BLOCK), block_size)
         to += block_size
         c.store32(q, begin - 4, to - begin)
         c.store32(q, to, payload_size)
-        c.copy(q, to + 4, payloads, c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD), payload_size)
+        c.copy(q, to + 4, payloads, c.load64_signed(plan, PLAN_SIZE * i + layout.PLAN_PAYLOAD), payload_size)
         to += 4 + payload_size
 
 
@@ -188,12 +182,12 @@ def pack(
     """
     count = max(memoryview(payload_offsets).nbytes // 4 - 1, 0)
     planned, noted = c.new_bytes(PLAN_SIZE * count), c.new_bytes(_NOTES.size)
-    _plan(planned, PAYLOAD, count, "payload", payload_offsets, payload_data, payload_validity)
-    _plan(planned, KEY, count, "key", key_offsets, key_data, key_validity)
-    _plan(planned, BLOCK, count, "headers", headers_offsets, headers_data, None)
+    _plan(planned, layout.PLAN_PAYLOAD, count, "payload", payload_offsets, payload_data, payload_validity)
+    _plan(planned, layout.PLAN_KEY, count, "key", key_offsets, key_data, key_validity)
+    _plan(planned, layout.PLAN_BLOCK, count, "headers", headers_offsets, headers_data, None)
     payload_view, key_view, block_view, id_view = (_view(data) for data in (payload_data, key_data, headers_data, ids))
-    if ids is not None and id_view.nbytes != 16 * count:
-        raise InvalidInputError(f"{count} messages need {16 * count} bytes of ids, not {id_view.nbytes}")
+    if ids is not None and id_view.nbytes != layout.ID_BYTES * count:
+        raise InvalidInputError(f"{count} messages need {layout.ID_BYTES * count} bytes of ids, not {id_view.nbytes}")
     reserved_view = memoryview(_RESERVED)
     plan: cython.p_uchar = c.writable(planned)
     notes: cython.p_uchar = c.writable(noted)
@@ -236,7 +230,7 @@ def _plan(
     to: cython.longlong = field
     messages: cython.longlong = count
     if offsets is None or count == 0:
-        _plan_absent(plan, to, messages, -1 if field == KEY else 0)
+        _plan_absent(plan, to, messages, -1 if field == layout.PLAN_KEY else 0)
         return
     offsets_view, data_view, validity_view = _view(offsets), _view(data), _view(validity)
     some_null: cython.bint = validity is not None
@@ -261,6 +255,6 @@ def _raise(code: int, noted: bytearray) -> NoReturn:
     at, need, have = _NOTES.unpack(noted)
     if code == faults.RESERVED:
         raise HeaderError(
-            f"the headers of message {at} begin with a reserved header", advice="Give keys and null payloads as their columns"
+            f"the headers of message {at} begin with a reserved header", advice="Pass keys and null payloads as their columns"
         )
     raise decode_error(code, at, need, have, "headers_data")

@@ -2,7 +2,7 @@
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-In such a block a reserved header is an ordinary one: a payload of one byte disables the meaning of `hs.null`, and an
+In such a block a reserved header is an ordinary header: a payload of one byte disables the meaning of `hs.null`, and an
 empty key in front disables that of `hs.key`.
 """
 
@@ -30,7 +30,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end
 
 _EMPTY_KEY: Final = b"\x06\0\0\0hs.key\x01\0\0\0\0"
-_ROOM: Final = 46 + len(_EMPTY_KEY)
+_GROWTH: Final = 46 + len(_EMPTY_KEY)
 _NOTES: Final = struct.Struct("<4q")
 
 
@@ -52,12 +52,12 @@ def _store(
     i: cython.longlong
     for i in range(count):
         at: cython.longlong = c.load32(offsets, 4 * i)
-        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        end: cython.longlong = c.load32(offsets, 4 * (i + 1))
         if some_null and not validity[i >> 3] >> (i & 7) & 1:
             end = at
         fault: cython.longlong = check_block(data, at, end, True, notes)
         if fault < 0:
-            c.store64_signed(notes, 24, i)
+            c.store64_signed(notes, layout.NOTED_COUNT, i)
             return fault
         extra: cython.longlong = 15 if key_end(data, at, end) > at else 0
         c.fill(q, to, 0, layout.HEADERS_SIZE)
@@ -76,7 +76,7 @@ def _store(
 def store_blocks(count: int, blocks: VariableColumn) -> bytearray:
     """Return stored messages with these headers, null for none; the DecodeError of a malformed block has its number, from 0."""
     check_variable("headers", blocks, count)
-    stored, noted = c.new_bytes(last_offset(blocks.offsets, count) + _ROOM * count), c.new_bytes(_NOTES.size)
+    stored, noted = c.new_bytes(last_offset(blocks.offsets, count) + _GROWTH * count), c.new_bytes(_NOTES.size)
     offsets_view, data_view, key_view = memoryview(blocks.offsets), memoryview(blocks.data), memoryview(_EMPTY_KEY)
     validity_view = memoryview(b"" if blocks.validity is None else blocks.validity)
     offsets: cython.p_const_uchar = c.readable(offsets_view)

@@ -4,8 +4,8 @@
              | base_time i64 | max_time i64 | producer_id i64 | epoch i16 | sequence i32 | count i32 | records      big-endian
 
 A record's time is the message's hs.timestamp, or else its append time, also for one in the millisecond before 1970: Kafka's
-number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An
-hs.timestamp of whole milliseconds directly after them becomes only the record's time. The other headers are texts, followed
+number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An hs.timestamp of full milliseconds
+directly after them becomes only the record's time. The other headers are texts, followed
 by hs.kinds. Messages that encode_row() cannot encode go to write_fallback(), one by one.
 """
 
@@ -41,15 +41,11 @@ else:
     from cython.cimports.headstream.core.codec.batch.kafka.varints import varint_size, write_varint
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
-HEAD_BYTES: Final = 61
+HEAD_BYTES: Final = layout.RECORDS_HEAD
 """The size of a batch's head, before its records."""
 
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 _CHECK: Final = struct.Struct(">I")
-_LENGTH_END: Final = 12
-_CHECK_AT: Final = 17
-_CHECKED_AT: Final = 21
-"""The position at which the checksummed bytes begin."""
 
 _BLOCK_BYTES: Final = 8 << 10
 """Maximum header bytes of a message here, and the space reserved for them; messages with more go to the fallback."""
@@ -60,7 +56,8 @@ _HEADERS: Final = 65
 ENCODED_HEADERS = cython.declare(cython.longlong, 24)
 ENCODED_KEYS = cython.declare(cython.longlong, 32)
 ENCODED_VALUES = cython.declare(cython.longlong, 40)
-AT = cython.declare(cython.longlong, 48)
+_AT_BYTE: Final = 48
+AT = cython.declare(cython.longlong, _AT_BYTE)
 BASE_MS = cython.declare(cython.longlong, 56)
 MOST_MS = cython.declare(cython.longlong, 64)
 COUNT = cython.declare(cython.longlong, 72)
@@ -75,7 +72,7 @@ FALLBACK = cython.declare(cython.int, 1)
 FULL = cython.declare(cython.int, 2)
 BROKEN = cython.declare(cython.int, 3)
 
-RECORD_ROOM = cython.declare(cython.longlong, 64)
+RECORD_SPACE = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
 """Milliseconds of a record without a time, and microseconds of a message without an hs.timestamp that a record can have."""
 
@@ -88,9 +85,13 @@ TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 @cython.nogil
 def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.bint:
     """Return whether the header at a position is an hs.timestamp of its kind that a record can have."""
-    if end - at < 29 or c.load32(p, at) != 12 or c.load64(p, at + 4) != HS_TIMES or c.load32(p, at + 12) != TAMP:
+    if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return False
-    return p[at + 16] == 7 and c.load32(p, at + 17) == 8 and _to_ms(c.load64_signed(p, at + 21)) != NO_TIME
+    if c.load64(p, at + layout.TIME_NAME) != HS_TIMES or c.load32(p, at + layout.TIME_LAST) != TAMP:
+        return False
+    if p[at + layout.TIME_KIND] != 7 or c.load32(p, at + layout.TIME_SIZE) != 8:
+        return False
+    return _to_ms(c.load64_signed(p, at + layout.TIME_VALUE)) != NO_TIME
 
 
 @cython.cfunc
@@ -106,10 +107,10 @@ def _to_ms(time_us: cython.longlong) -> cython.longlong:
 @cython.nogil
 def _find_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
     """Return the first hs.timestamp of a block, or NO_TIME."""
-    while end - at >= 29:
+    while end - at >= layout.TIME_BYTES:
         if _is_time(p, at, end):
-            return c.load64_signed(p, at + 21)
-        at += 9 + c.load32(p, at)
+            return c.load64_signed(p, at + layout.TIME_VALUE)
+        at += layout.HEADER_OVERHEAD + c.load32(p, at)
         if at > end:
             break
         at += c.load32(p, at - 4)
@@ -134,12 +135,12 @@ def _size_of_headers(
     size: cython.longlong = 0
     j: cython.longlong
     for j in range(count):
-        length: cython.longlong = c.load32(key_offsets, 4 * j + 4)
+        length: cython.longlong = c.load32(key_offsets, 4 * (j + 1))
         length -= c.load32(key_offsets, 4 * j)
         size += _sized(length)
         length = -1
         if validity[j >> 3] >> (j & 7) & 1:
-            length = c.load32(value_offsets, 4 * j + 4)
+            length = c.load32(value_offsets, 4 * (j + 1))
             length -= c.load32(value_offsets, 4 * j)
         size += _sized(length)
     return size
@@ -177,10 +178,10 @@ def _write_headers(
     to = write_varint(q, to, count)
     for j in range(count):
         at: cython.longlong = c.load32(key_offsets, 4 * j)
-        to = _write_sized(q, to, keys, at, c.load32(key_offsets, 4 * j + 4) - at)
+        to = _write_sized(q, to, keys, at, c.load32(key_offsets, 4 * (j + 1)) - at)
         at = c.load32(value_offsets, 4 * j)
         is_there: cython.bint = validity[j >> 3] >> (j & 7) & 1 == 1
-        to = _write_sized(q, to, values, at, c.load32(value_offsets, 4 * j + 4) - at if is_there else -1)
+        to = _write_sized(q, to, values, at, c.load32(value_offsets, 4 * (j + 1)) - at if is_there else -1)
     return to
 
 
@@ -229,10 +230,10 @@ def _write_messages(
     validity: cython.p_uchar,
     q: cython.p_uchar,
     to: cython.longlong,
-    room: cython.longlong,
+    capacity: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the records of messages, from the noted position to the first one for the fallback; return the end."""
+    """Write the records of messages, from the noted position to the first message for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
     base_ms: cython.longlong = c.load64_signed(notes, BASE_MS)
     most_ms: cython.longlong = c.load64_signed(notes, MOST_MS)
@@ -246,12 +247,12 @@ def _write_messages(
             status = BROKEN
             break
         payload_size: cython.longlong = c.load32(p, block_end)
-        key_size: cython.longlong = begin - at - layout.HEADERS - 15 if begin > at + layout.HEADERS else -1
+        key_size: cython.longlong = begin - at - layout.HEADERS - layout.KEY_VALUE if begin > at + layout.HEADERS else -1
         block: cython.longlong = null_end(p, begin, block_end, payload_size)
         value_size: cython.longlong = payload_size if block == begin else -1
         time_us: cython.longlong = _find_time(p, block, block_end)
         if time_us != NO_TIME and time_us % 1000 == 0 and _is_time(p, block, block_end):
-            block += 29
+            block += layout.TIME_BYTES
         time_ms: cython.longlong = _to_ms(c.load64_signed(p, at + layout.TIMESTAMP) if time_us == NO_TIME else time_us)
         if count == 0:
             base_ms = time_ms
@@ -266,7 +267,7 @@ def _write_messages(
         offset_delta: cython.longlong = c.load64_signed(p, at) - base_offset
         length: cython.longlong = 1 + varint_size(time_ms - base_ms) + varint_size(offset_delta) + varint_size(header_count)
         length += _sized(key_size) + _sized(value_size) + _size_of_headers(header_count, key_offsets, value_offsets, validity)
-        if to + length + RECORD_ROOM > room:
+        if to + length + RECORD_SPACE > capacity:
             status = FULL
             break
         to = write_varint(q, to, length)
@@ -309,9 +310,9 @@ def encode_batch(
     """Encode stored messages as a record batch.
 
     Args:
-        chunks: Whole stored messages in order of their offsets; none makes a batch without records.
-        base_offset: The batch's first offset, at most that of the first message.
-        last_offset: Its last offset, at least that of the last message; less than base_offset + 2^31.
+        chunks: Complete stored messages in order of their offsets; without messages the batch has no records.
+        base_offset: The batch's first offset, at most the first message's offset.
+        last_offset: Its last offset, at least the last message's offset; less than base_offset + 2^31.
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
         is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.
@@ -321,7 +322,7 @@ def encode_batch(
     _NOTES.pack_into(noted, 0, *(0,) * 8, -1, 0, 0, _BLOCK_BYTES if is_typed else 0)
     for chunk in chunks:
         view = memoryview(chunk)
-        _AT.pack_into(noted, 48, 0)
+        _AT.pack_into(noted, _AT_BYTE, 0)
         while True:
             end = _fill(view, base_offset, scratch, data, end, noted)
             at, base_ms, most_ms, count, status = _NOTES.unpack(noted)[6:11]
@@ -339,7 +340,7 @@ def encode_batch(
             data[end : end + len(record)] = record
             end += len(record)
             _STATE.pack_into(
-                noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1
+                noted, _AT_BYTE, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1
             )
     base_ms, most_ms, count = _NOTES.unpack(noted)[7:10]
     del data[end:]
@@ -357,20 +358,20 @@ def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], 
     """Write the head of a batch, and its checksum."""
     base_offset, last_offset, leader_epoch = place
     base_ms, most_ms = times if count else (-1, -1)
-    size, delta = len(data) - _LENGTH_END, last_offset - base_offset
+    size, delta = len(data) - layout.RECORDS_EPOCH, last_offset - base_offset
     _HEAD.pack_into(data, 0, base_offset, size, leader_epoch, 2, 0, 0, delta, base_ms, most_ms, -1, -1, -1, count)
-    _CHECK.pack_into(data, _CHECK_AT, crc32c(memoryview(data)[_CHECKED_AT:]))
+    _CHECK.pack_into(data, layout.RECORDS_CHECK, crc32c(memoryview(data)[layout.RECORDS_CHECKED :]))
 
 
 def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray) -> int:
-    """Write records up to the first one for the fallback; return the position after them."""
+    """Write records up to the first record for the fallback; return the position after them."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
     names: cython.p_const_uchar = c.readable(names_view)
     size: cython.longlong = view.nbytes
     base_offset: cython.longlong = first_offset
     to: cython.longlong = start
-    room: cython.longlong = len(data)
+    capacity: cython.longlong = len(data)
     entries: cython.p_uchar = c.writable(scratch.entries)
     key_offsets: cython.p_uchar = c.writable(scratch.key_offsets)
     keys: cython.p_uchar = c.writable(scratch.keys)
@@ -382,6 +383,6 @@ def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: by
     written: cython.longlong
     with cython.nogil:
         written = _write_messages(
-            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, room, notes
+            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, capacity, notes
         )
     return written

@@ -4,7 +4,7 @@
     out   (key_length u32 | key | kind u8 | value_length u32 | value)* per message, with the kinds from hs.kinds
 
 hs.id, hs.appended and hs.kinds are not headers of a message, so they are omitted if they are valid.
-Rare cases fall back to codec.kafka, row by row, so that they are implemented once: records of one of its conventions,
+Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: records in one of its conventions,
 values in hex, more than 64 headers, reserved headers that repeat or are invalid.
 """
 
@@ -25,11 +25,13 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.kafka.kinds import kind_of, list_entries
     from headstream.core.codec.batch.kafka.roles import find_roles
     from headstream.core.codec.batch.kafka.values import read_text
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.kafka.kinds import kind_of, list_entries
     from cython.cimports.headstream.core.codec.batch.kafka.roles import find_roles
     from cython.cimports.headstream.core.codec.batch.kafka.values import read_text
@@ -41,7 +43,7 @@ LOSSY_ROW: Final = 2
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 FALLBACK = cython.declare(cython.longlong, -2)
-_ROOM: Final = 25  # the bytes of a header in a block beyond its key and its text
+_GROWTH: Final = 25  # the bytes of a header in a block beyond its key and its text
 
 PLAIN = cython.declare(cython.int, 0)  # of roles.py
 DROPPED = cython.declare(cython.int, 1)
@@ -74,7 +76,7 @@ def _write_header(
             return FALLBACK
     if written < 0:  # invalid for its kind
         kind = 1
-        c.copy(q, to + 5, values, at, value_size)
+        c.copy(q, to + layout.VALUE_HEAD, values, at, value_size)
         written = value_size
     q[to] = kind
     c.store32(q, to + 1, written)
@@ -110,7 +112,7 @@ def _decode_rows(
     c.store32(offsets, 0, 0)
     for i in range(count):
         begin: cython.longlong = c.load32(lists, 4 * i)
-        end: cython.longlong = c.load32(lists, 4 * i + 4)
+        end: cython.longlong = c.load32(lists, 4 * (i + 1))
         flags[i] = 0
         if end > begin and not c.is_null(list_validity, some_null_list, i):
             losses: cython.longlong = 0
@@ -141,13 +143,10 @@ def _decode_rows(
                     losses += 1 if roles[end - begin] == DROPPED else 0
                 dropped += losses
                 flags[i] = 2 if losses > 0 else 0
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return dropped
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def decode_row(
     begin: cython.longlong,
     end: cython.longlong,
@@ -171,15 +170,15 @@ def decode_row(
     if kinds == FALLBACK:
         return FALLBACK
     if kinds >= 0:
-        count = list_entries(values, c.load32(value_offsets, 4 * kinds), c.load32(value_offsets, 4 * kinds + 4), entries)
+        count = list_entries(values, c.load32(value_offsets, 4 * kinds), c.load32(value_offsets, 4 * (kinds + 1)), entries)
     if count == FALLBACK:
         return FALLBACK
     for j in range(begin, end):
         if roles[j - begin] == PLAIN:
             key: cython.longlong = c.load32(key_offsets, 4 * j)
-            size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - key
+            size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - key
             at: cython.longlong = c.load32(value_offsets, 4 * j)
-            value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - at
+            value_size: cython.longlong = c.load32(value_offsets, 4 * (j + 1)) - at
             kind: cython.int = 64
             if c.is_null(validity, some_null, j):
                 value_size = -1
@@ -213,9 +212,9 @@ def decode_kafka_headers(
     """
     headers = check_lists(count, lists, keys, values)
     key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)
-    room = key_bytes + value_bytes + _ROOM * headers
-    check_blocks(room)
-    placed, data, flagged = c.new_bytes(4 * count + 4), c.new_bytes(room), c.new_bytes(count)
+    capacity = key_bytes + value_bytes + _GROWTH * headers
+    check_blocks(capacity)
+    placed, data, flagged = c.new_bytes(4 * count + 4), c.new_bytes(capacity), c.new_bytes(count)
     dropped = _fill(count, (lists, keys, values), strict, placed, data, flagged)
     del data[last_offset(placed, count) :]
     return KafkaDecoded(Blocks(placed, data), flagged, dropped)

@@ -3,7 +3,7 @@
     in    (key_length u32 | key | kind u8 | value_length u32 | value)* per message
     out   lists of (key STRING, value BINARY or null) in Arrow's layout; the last of a list is hs.kinds, if a header is typed
 
-Rare cases fall back to codec.kafka, row by row, so that they are implemented once: reserved names and invalid blocks,
+Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: reserved names and invalid blocks,
 which it rejects, values that hs.kinds has in hex, names that Spring writes as bytes, more than 64 headers.
 """
 
@@ -24,10 +24,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import check_block
     from headstream.core.codec.batch.kafka.values import write_kind, write_text
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block
     from cython.cimports.headstream.core.codec.batch.kafka.values import write_kind, write_text
 
@@ -118,9 +120,6 @@ def _write_kinds(
     return to
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_row(
     p: cython.p_const_uchar,
     at: cython.longlong,
@@ -134,7 +133,7 @@ def encode_row(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.bint:
-    """Write the headers of one block, and note the ends of the columns; return whether the row falls back to codec.kafka."""
+    """Write the headers of one block, and record the ends of the columns; return whether the row falls back to codec.kafka."""
     number: cython.longlong = c.load64_signed(notes, HEADERS)
     to_key: cython.longlong = c.load64_signed(notes, KEY_BYTES)
     to: cython.longlong = c.load64_signed(notes, VALUE_BYTES)
@@ -151,7 +150,7 @@ def encode_row(
         c.copy(keys, to_key, p, at, size)
         to_key += size
         at += size + 5
-        kind: cython.int = p[at - 5]
+        kind: cython.int = p[at - layout.VALUE_HEAD]
         size = c.load32(p, at - 4)
         validity[number >> 3] |= 1 << (number & 7)
         if kind == 64:
@@ -200,20 +199,20 @@ def _encode_rows(
     flags: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Write the headers of all blocks, and note the ends of the columns."""
+    """Write the headers of all blocks, and record the ends of the columns."""
     i: cython.longlong
     c.store32(lists, 0, 0)
     c.store32(key_offsets, 0, 0)
     c.store32(value_offsets, 0, 0)
     for i in range(count):
         at: cython.longlong = c.load32(offsets, 4 * i)
-        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        end: cython.longlong = c.load32(offsets, 4 * (i + 1))
         flags[i] = 0
         if some_null and not block_validity[i >> 3] >> (i & 7) & 1:
             end = at
         if encode_row(p, at, end, names, entries, key_offsets, keys, value_offsets, values, validity, notes):
             flags[i] = 1
-        c.store32(lists, 4 * i + 4, c.load64_signed(notes, HEADERS))
+        c.store32(lists, 4 * (i + 1), c.load64_signed(notes, HEADERS))
 
 
 class KafkaEncoded(NamedTuple):
@@ -234,11 +233,11 @@ def encode_kafka_headers(count: int, blocks: VariableColumn) -> KafkaEncoded:
     check_variable("headers", blocks, count)
     total = last_offset(blocks.offsets, count)
     headers = total // _MIN_HEADER + count  # including one hs.kinds per record
-    room = 4 * total + 52 * headers
-    check_blocks(room)
+    capacity = 4 * total + 52 * headers
+    check_blocks(capacity)
     lists, flags, noted = c.new_bytes(4 * count + 4), c.new_bytes(count), bytearray(_NOTES.size)
     keys = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(total + 8 * count))
-    values = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(room), bytearray(headers // 8 + 1))
+    values = VariableColumn(c.new_bytes(4 * headers + 4), c.new_bytes(capacity), bytearray(headers // 8 + 1))
     _fill(count, blocks, lists, keys, values, flags, noted)
     made, key_bytes, value_bytes = _NOTES.unpack(noted)[3:]
     return KafkaEncoded(

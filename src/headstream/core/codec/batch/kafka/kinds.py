@@ -9,19 +9,18 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.kafka.values import kind_code
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.kafka.values import kind_code
 
 MAX_ENTRIES = cython.declare(cython.longlong, 64)
-ENTRY_BYTES = cython.declare(cython.longlong, 40)
+ENTRY_BYTES = cython.declare(cython.longlong, layout.KINDS_BYTES)
 FALLBACK = cython.declare(cython.longlong, -2)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def list_entries(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the entries of hs.kinds; return their number, or -2 for more than 64.
 
@@ -42,10 +41,10 @@ def list_entries(p: cython.p_const_uchar, at: cython.longlong, end: cython.longl
             if count == MAX_ENTRIES:
                 return FALLBACK
             c.store64_signed(entries, ENTRY_BYTES * count, begin)
-            c.store64_signed(entries, ENTRY_BYTES * count + 8, equals)
-            c.store64_signed(entries, ENTRY_BYTES * count + 16, equals + 1)
-            c.store64_signed(entries, ENTRY_BYTES * count + 24, at)
-            c.store64_signed(entries, ENTRY_BYTES * count + 32, kinds)
+            c.store64_signed(entries, ENTRY_BYTES * count + layout.KINDS_EQUALS, equals)
+            c.store64_signed(entries, ENTRY_BYTES * count + layout.KINDS_BEGIN, equals + 1)
+            c.store64_signed(entries, ENTRY_BYTES * count + layout.KINDS_END, at)
+            c.store64_signed(entries, ENTRY_BYTES * count + layout.KINDS_COUNT, kinds)
             count += 1
         at += 1
     return count
@@ -90,9 +89,6 @@ def _is_key(
     return key == key_end
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def kind_of(
     j: cython.longlong,
     begin: cython.longlong,
@@ -110,10 +106,10 @@ def kind_of(
     The roles are 0 for each header of the record that is one of the message's own.
     """
     key: cython.longlong = c.load32(key_offsets, 4 * j)
-    size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - key
+    size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - key
     entry: cython.longlong = ENTRY_BYTES * (count - 1)
     while entry >= 0 and not _is_key(
-        text, c.load64_signed(entries, entry), c.load64_signed(entries, entry + 8), keys, key, size
+        text, c.load64_signed(entries, entry), c.load64_signed(entries, entry + layout.KINDS_EQUALS), keys, key, size
     ):  # of entries of the same key the last counts
         entry -= ENTRY_BYTES
     if entry < 0:
@@ -123,13 +119,13 @@ def kind_of(
     i: cython.longlong
     for i in range(begin, end):
         at: cython.longlong = c.load32(key_offsets, 4 * i)
-        if roles[i - begin] == 0 and c.load32(key_offsets, 4 * i + 4) - at == size and c.equal(keys, at, keys, key, size):
+        if roles[i - begin] == 0 and c.load32(key_offsets, 4 * (i + 1)) - at == size and c.equal(keys, at, keys, key, size):
             same += 1
             place += 1 if i < j else 0
-    if same != c.load64_signed(entries, entry + 32):
+    if same != c.load64_signed(entries, entry + layout.KINDS_COUNT):
         return 0
-    at = c.load64_signed(entries, entry + 16)
-    until: cython.longlong = c.load64_signed(entries, entry + 24)
+    at = c.load64_signed(entries, entry + layout.KINDS_BEGIN)
+    until: cython.longlong = c.load64_signed(entries, entry + layout.KINDS_END)
     while place > 0:
         place -= 1 if text[at] == 44 else 0
         at += 1

@@ -48,7 +48,7 @@ SURPLUS = cython.declare(cython.int, 5)
 @cython.exceptval(check=False)
 @cython.nogil
 def _skip(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Return the position after bytes with their length, which is noted (-1 for null); -1 if they are cut."""
+    """Return the position after bytes with their length, which is recorded (-1 for null); -1 if they are cut short."""
     at = read_varint(p, at, end, notes, FOUND)
     if at < 0:
         return -1
@@ -111,13 +111,10 @@ def _check_record(
     return end
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def check_records(
     p: cython.p_const_uchar, size: cython.longlong, count: cython.longlong, base_ms: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0, or a fault; note the number of headers, and the largest record's header bytes, in bytes 24 to 48 of `notes`.
+    """Return 0, or a fault; record the number of headers, and the largest record's header bytes, in bytes 24 to 48 of `notes`.
 
     `base_ms` is from -MAX_TIME_MS to MAX_TIME_MS, or NO_BASE_MS for records without a time.
     """

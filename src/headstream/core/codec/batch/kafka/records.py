@@ -5,7 +5,7 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 A key becomes hs.key, a null value hs.null, the record's time hs.timestamp, in this order before its other headers, whose
-kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. Everything is checked before a byte is
+kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. All input is checked before a byte is
 written. Rare records go to the fallback in codec.kafka: with more than 64 headers, with reserved headers other than hs.kinds,
 or in another tool's convention.
 """
@@ -28,11 +28,13 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.kafka.decoding import decode_row
     from headstream.core.codec.batch.kafka.record_checks import check_records
     from headstream.core.codec.batch.kafka.varints import read_varint
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.kafka.decoding import decode_row
     from cython.cimports.headstream.core.codec.batch.kafka.record_checks import check_records
     from cython.cimports.headstream.core.codec.batch.kafka.varints import read_varint
@@ -42,9 +44,9 @@ NO_TIME = cython.declare(cython.longlong, -1)
 """A record's time in milliseconds if it has none; in microseconds no record can have it."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
-_ROOM: Final = 85
+_GROWTH: Final = 85
 """Maximum growth of a record without headers into a message: the sent head, hs.key, hs.null and hs.timestamp."""
-_HEADER_ROOM: Final = 26
+_HEADER_GROWTH: Final = 26
 """Maximum growth of a header: its lengths and kind, and a value that is longer than its text."""
 
 # The positions of found numbers and notes: faults use the first 24 bytes, the checks the next.
@@ -55,7 +57,7 @@ BODY_END = cython.declare(cython.longlong, 64)
 _NOTES: Final = struct.Struct("<9q")
 
 HS_KEY = cython.declare(cython.uint, int.from_bytes(b"hs.k", "little"))
-EY = cython.declare(cython.uint, int.from_bytes(b".key", "little"))
+EY = cython.declare(cython.uint, int.from_bytes(b"ey", "little"))
 HS_N = cython.declare(cython.uint, int.from_bytes(b"hs.n", "little"))
 NULL = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 HS_TIMES = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
@@ -120,8 +122,8 @@ def _write_headers(
             validity[j >> 3] |= 1 << (j & 7)
         else:
             some_null = True
-        c.store32(key_offsets, 4 * j + 4, key_at)
-        c.store32(value_offsets, 4 * j + 4, value_at)
+        c.store32(key_offsets, 4 * (j + 1), key_at)
+        c.store32(value_offsets, 4 * (j + 1), value_at)
     return decode_row(0, count, key_offsets, keys, value_offsets, values, validity, some_null, True, names, roles, entries, q, to)
 
 
@@ -134,29 +136,29 @@ def _write_own(
 ) -> cython.longlong:  # fmt: skip
     """Write the hs.key, hs.null and hs.timestamp of a record, as far as present; return the position after them."""
     if size >= 0:
-        c.store32(q, to, 6)
-        c.store32(q, to + 4, HS_KEY)
-        c.store32(q, to + 6, EY)
-        q[to + 10] = 1
-        c.store32(q, to + 11, size)
-        c.copy(q, to + 15, p, at, size)
-        to += 15 + size
+        c.store32(q, to, layout.KEY_KIND - layout.KEY_NAME)
+        c.store32(q, to + layout.KEY_NAME, HS_KEY)
+        c.store16(q, to + layout.KEY_LAST, EY)
+        q[to + layout.KEY_KIND] = 1
+        c.store32(q, to + layout.KEY_SIZE, size)
+        c.copy(q, to + layout.KEY_VALUE, p, at, size)
+        to += layout.KEY_VALUE + size
     if is_null:
-        c.store32(q, to, 7)
-        c.store32(q, to + 4, HS_N)
-        c.store32(q, to + 7, NULL)
-        q[to + 11] = 3
-        c.store32(q, to + 12, 1)
-        q[to + 16] = 1
-        to += 17
+        c.store32(q, to, layout.NULL_KIND - layout.NULL_NAME)
+        c.store32(q, to + layout.NULL_NAME, HS_N)
+        c.store32(q, to + layout.NULL_LAST, NULL)
+        q[to + layout.NULL_KIND] = 3
+        c.store32(q, to + layout.NULL_SIZE, 1)
+        q[to + layout.NULL_VALUE] = 1
+        to += layout.NULL_BYTES
     if time_us != NO_TIME:
-        c.store32(q, to, 12)
-        c.store64(q, to + 4, HS_TIMES)
-        c.store32(q, to + 12, TAMP)
-        q[to + 16] = 7
-        c.store32(q, to + 17, 8)
-        c.store64_signed(q, to + 21, time_us)
-        to += 29
+        c.store32(q, to, layout.TIME_KIND - layout.TIME_NAME)
+        c.store64(q, to + layout.TIME_NAME, HS_TIMES)
+        c.store32(q, to + layout.TIME_LAST, TAMP)
+        q[to + layout.TIME_KIND] = 7
+        c.store32(q, to + layout.TIME_SIZE, 8)
+        c.store64_signed(q, to + layout.TIME_VALUE, time_us)
+        to += layout.TIME_BYTES
     return to
 
 
@@ -181,7 +183,7 @@ def _write_records(
     notes: cython.p_uchar,
     most_headers: cython.longlong,
 ) -> cython.longlong:
-    """Write the messages of checked records, from the noted position to the first one for the fallback; return the end."""
+    """Write the messages of checked records, from the noted position to the first message for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
     number: cython.longlong = c.load64_signed(notes, NUMBER)
     while number < count:
@@ -202,7 +204,7 @@ def _write_records(
         value_size = 0 if is_null else value_size
         at = read_varint(p, value_at + value_size, end, notes, FOUND)
         header_count: cython.longlong = c.load64_signed(notes, FOUND)
-        reached: cython.longlong = _write_own(q, to + 20, p, key_at, key_size, is_null, time_us)
+        reached: cython.longlong = _write_own(q, to + layout.SENT_HEADERS, p, key_at, key_size, is_null, time_us)
         if header_count > 0:
             reached = _write_headers(
                 p, at, end, header_count, names, key_offsets, keys, value_offsets, values, validity, roles, entries, q, reached,
@@ -213,8 +215,8 @@ def _write_records(
             at = record
             break
         c.store64(q, to, 0)
-        c.store64(q, to + 8, 0)
-        c.store32(q, to + 16, reached - to - 20)
+        c.store64(q, to + layout.ID_HIGH, 0)
+        c.store32(q, to + layout.SENT_HEADERS_SIZE, reached - to - layout.SENT_HEADERS)
         c.store32(q, reached, value_size)
         c.copy(q, reached + 4, p, value_at, value_size)
         to = reached + 4 + value_size
@@ -257,10 +259,10 @@ def decode_records(
     at, _, _, _, headers, most = _NOTES.unpack(noted)[:6]
     if fault < 0:
         raise DecodeError(FAULTS[-fault], at)
-    room = view.nbytes + _ROOM * count + _HEADER_ROOM * headers
-    if room > most_bytes + _ROOM * count:
+    capacity = view.nbytes + _GROWTH * count + _HEADER_GROWTH * headers
+    if capacity > most_bytes + _GROWTH * count:
         raise LimitError(f"the records have more than {most_bytes} bytes as messages", advice="Send smaller batches")
-    data, scratch = c.new_bytes(room), _Scratch(most)
+    data, scratch = c.new_bytes(capacity), _Scratch(most)
     end = 0
     while True:
         end = _fill(view, count, base, scratch, data, end, noted, _COUNT if is_typed else 0)
@@ -285,7 +287,7 @@ def _body(view: memoryview, at: int, end: int) -> memoryview:
 def _put(data: bytearray, at: int, message: bytes) -> None:
     """Write a message at a position."""
     if at + len(message) > len(data):
-        raise LimitError("a record has more bytes as a message than it can have", advice="Give it fewer headers")
+        raise LimitError("a record is larger than a message can be", advice="Send fewer headers")
     data[at : at + len(message)] = message
 
 

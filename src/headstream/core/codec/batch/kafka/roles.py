@@ -1,4 +1,4 @@
-"""Which of a record's headers are the message's own, which are reserved, and which records fall back to codec.kafka."""
+"""Classifies a record's headers as the message's headers or reserved, and finds records that fall back to codec.kafka."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.long
 @cython.exceptval(check=False)
 @cython.nogil
 def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
-    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that counts beside hs.kinds too."""
+    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that also counts beside hs.kinds."""
     if size < 8:
         return 0
     word: cython.ulonglong = c.load64(p, at)
@@ -87,9 +87,6 @@ def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
     return 1 if word in (SPRING_DLT, SPRING_ATTEMPT, CONNECT, CLOUD_EVENTS) else 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def find_roles(
     begin: cython.longlong,
     end: cython.longlong,
@@ -104,7 +101,8 @@ def find_roles(
 ) -> cython.longlong:
     """Write the role of each header; return the number of hs.kinds, -1 for none, or -2 to fall back to codec.kafka.
 
-    Roles have a byte per header: 0 for one of the message's own, 1 for one that no message can have, where `strict` falls back.
+    Roles have a byte per header: 0 for a header of the message, 1 for a header that no message can have (`strict` then falls
+    back).
     """
     kinds: cython.longlong = -1
     seen: cython.int = 0
@@ -112,9 +110,9 @@ def find_roles(
     j: cython.longlong
     for j in range(begin, end):
         at: cython.longlong = c.load32(key_offsets, 4 * j)
-        size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - at
+        size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - at
         value_at: cython.longlong = c.load32(value_offsets, 4 * j)
-        value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - value_at
+        value_size: cython.longlong = c.load32(value_offsets, 4 * (j + 1)) - value_at
         role: cython.int = PLAIN
         if size < 1 or size > 255:
             if strict:

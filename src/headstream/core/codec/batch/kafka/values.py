@@ -32,9 +32,6 @@ NAN32 = cython.declare(cython.uint, 0x7FC00000)
 NAN64 = cython.declare(cython.ulonglong, 0x7FF8 << 48)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, names: cython.p_const_uchar) -> cython.int:
     """Return the code of a kind in hs.kinds, given by name or number; 0 if it is invalid."""
     i: cython.longlong = 0
@@ -52,9 +49,6 @@ def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def write_kind(kind: cython.int, names: cython.p_const_uchar, q: cython.p_uchar, to: cython.longlong) -> cython.longlong:
     """Write a kind as in hs.kinds, at most 8 bytes; return the position after it."""
     i: cython.longlong = 0
@@ -148,9 +142,6 @@ def _read_char(
     return 2
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def read_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
@@ -189,13 +180,10 @@ def read_text(
     return width
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def write_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write a checked value, not null, as text; return its size, or -2 if the text would not decode to the value.
+    """Write a checked non-null value as text; return its size, or -2 if the text would not decode to the value.
 
     For an unknown kind the value is the text. The output has space for the value plus 40 bytes.
     """

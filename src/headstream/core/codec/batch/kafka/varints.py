@@ -16,9 +16,6 @@ MOST_BITS = cython.declare(cython.int, 63)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def read_varint(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, found: cython.p_uchar, slot: cython.longlong
 ) -> cython.longlong:
@@ -37,9 +34,6 @@ def read_varint(
     return -1
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def varint_size(number: cython.longlong) -> cython.longlong:
     """Return the encoded size of a number."""
     value: cython.longlong = number if number >= 0 else -number - 1
@@ -51,9 +45,6 @@ def varint_size(number: cython.longlong) -> cython.longlong:
     return size
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def write_varint(q: cython.p_uchar, to: cython.longlong, number: cython.longlong) -> cython.longlong:
     """Write any number, at most 10 bytes; return the position after it."""
     is_negative: cython.bint = number < 0

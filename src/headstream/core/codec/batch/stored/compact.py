@@ -7,12 +7,12 @@
 
     dropped  offset u64, ascending: marked messages whose grace is over
 
-note_keys() scans messages and notes the newest offset of each key; compact_messages() then copies the messages without a newer
-one of the same key, and without the dropped ones.
+note_keys() scans messages and records the newest offset of each key; compact_messages() then copies the messages that have no
+newer message of the same key and are not dropped.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
-keys' lengths. The probability that two of a full table's 3 million keys have the same hash is 2^-85, for chosen keys
-too: far less than that of a fault in the memory for the keys themselves.
+keys' lengths. The probability that two of a full table's 3 million keys have the same hash is 2^-85, even for chosen keys: far
+less than the probability of a memory fault in the keys themselves.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def _slot_of(t: cython.p_const_uchar, slots: cython.longlong, low: cython.ulongl
     mask: cython.ulonglong = slots - 1
     i: cython.longlong = low & mask
     slot: cython.longlong = HEAD + SLOT * i
-    while c.load64(t, slot + 16) != 0 and (c.load64(t, slot) != low or c.load64(t, slot + 8) != high):
+    while c.load64(t, slot + layout.SLOT_UNTIL) != 0 and (
+        c.load64(t, slot) != low or c.load64(t, slot + layout.SLOT_HASH_HIGH) != high
+    ):
         i = (i + 1) & mask
         slot = HEAD + SLOT * i
     return slot
@@ -89,7 +91,7 @@ def _note(
     seed_high: cython.ulonglong,
     scratch: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the keys of complete messages until the table is full; return the first position not noted, or the end."""
+    """Record the keys of complete messages until the table is full; return the first position not recorded, or the end."""
     at: cython.longlong = 0
     block: cython.longlong
     end: cython.longlong
@@ -102,14 +104,14 @@ def _note(
         end = block + c.load32(p, at + layout.HEADERS_SIZE)
         key = _key_end_of(p, block, end)
         if key > block:
-            siphash128(p, block + 15, key - block - 15, seed_low, seed_high, scratch)
-            slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, 8))
-            if c.load64(t, slot + 16) == 0:
+            siphash128(p, block + layout.KEY_VALUE, key - block - layout.KEY_VALUE, seed_low, seed_high, scratch)
+            slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, layout.SLOT_HASH_HIGH))
+            if c.load64(t, slot + layout.SLOT_UNTIL) == 0:
                 if count >= most:
                     break
                 count += 1
-                c.copy(t, slot, scratch, 0, 16)
-            c.store64(t, slot + 16, c.load64(p, at) + 1)
+                c.copy(t, slot, scratch, 0, layout.SLOT_UNTIL)
+            c.store64(t, slot + layout.SLOT_UNTIL, c.load64(p, at) + 1)
         at = end + 4 + c.load32(p, end)
     c.store64(t, 0, count)
     return at
@@ -150,7 +152,7 @@ def _close_run(
     c.store32(entries, row + layout.ENTRY_COUNT, count)
     c.store64(entries, row + layout.ENTRY_TIMESTAMP, c.load64(p, start + layout.TIMESTAMP))
     c.store32(entries, row + layout.ENTRY_CHECKSUM, crc)
-    c.store32(entries, row + 28, crc32c_from(entries, row, 28, base_offset & MASK32))
+    c.store32(entries, row + layout.ENTRY_CHECK, crc32c_from(entries, row, layout.ENTRY_CHECK, base_offset & MASK32))
     return to + size
 
 
@@ -158,7 +160,7 @@ def _close_run(
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_listed(d: cython.p_const_uchar, count: cython.longlong, offset: cython.ulonglong) -> cython.bint:
-    """Return whether an offset is among ascending ones."""
+    """Return whether an offset is among ascending offsets."""
     low: cython.longlong = 0
     high: cython.longlong = count
     middle: cython.longlong
@@ -192,7 +194,7 @@ def _keep(
     scratch: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Copy the retained messages, write an index entry for each run of them, and note the totals."""
+    """Copy the retained messages, write an index entry for each run of them, and record the totals."""
     at: cython.longlong = 0
     to: cython.longlong = 0
     rows: cython.longlong = 0
@@ -219,9 +221,9 @@ def _keep(
             is_null = null_end(p, key, end, c.load32(p, end)) > key
             stays = not is_null or timestamp_us >= null_before_us
             if stays:
-                siphash128(p, block + 15, key - block - 15, seed_low, seed_high, scratch)
-                slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, 8))
-                stays = c.load64(t, slot + 16) <= offset + 1
+                siphash128(p, block + layout.KEY_VALUE, key - block - layout.KEY_VALUE, seed_low, seed_high, scratch)
+                slot = _slot_of(t, slots, c.load64(scratch, 0), c.load64(scratch, layout.SLOT_HASH_HIGH))
+                stays = c.load64(t, slot + layout.SLOT_UNTIL) <= offset + 1
             if stays and is_null and timestamp_us < oldest_null_us:
                 oldest_null_us = timestamp_us
         if run_count > 0 and not (stays and offset == run_until and timestamp_us == run_us):
@@ -282,9 +284,9 @@ def new_key_table(keys_count: int) -> bytearray:
 
 
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
-    """Note the newest offset of each key of newer messages until the table is full; return the byte position reached.
+    """Record the newest offset of each key of newer messages until the table is full; return the byte position reached.
 
-    The position is that of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
+    The position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
@@ -323,14 +325,14 @@ def compact_messages(
     byte_position: int,
     base_offset: int,
 ) -> Compacted:
-    """Copy stored messages without those that are superseded by a newer one of their key.
+    """Copy stored messages except those that a newer message of the same key supersedes.
 
-    Old null payloads are dropped too, and listed messages that are in one state. Messages without a key are retained.
+    Old null payloads and listed messages in one state are also dropped. Messages without a key are retained.
 
     Args:
         null_before_us: Null payloads appended before this time are dropped, microseconds since 1970 UTC.
         dropped_state: The code of the state in which a listed message is dropped; in any other it is retained.
-        dropped: Their offsets, ascending, unsigned 64-bit little-endian; others can be among them.
+        dropped: Their offsets, ascending, unsigned 64-bit little-endian; other offsets can be among them.
         byte_position: The position of the copy in its segment; the copy ends before 2^32.
         base_offset: The segment's; at most 2^32 - 1 before the newest message's offset.
     """

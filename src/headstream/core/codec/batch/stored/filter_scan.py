@@ -1,13 +1,13 @@
-"""Runs the program of a filter over stored messages, and copies those that match.
+"""Runs the program of a filter over stored messages, and copies the matching messages. program
 
-    program  head | values | steps | names | data                                          made by core/filters/program.py
+    head | values | steps | names | data                                          made by core/filters/program.py
     head     headers u16 | values u16 | steps u16 | fields u16
     value    type u8 | is_negative u8 | source u8 | 5 x 0 | low u64 | high u64                             32 bytes with 8 x 0
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` say which are used),
-one for each header, and the literals. By type:
+The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` show which are used), one
+for each header, and the literals. By type:
 
     NULL, OPAQUE   nothing                            OPAQUE has a kind that this version does not know
     WHOLE          magnitude, 128 bits, and sign
@@ -56,8 +56,8 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
-HEAD = cython.declare(cython.longlong, 8)
-VALUE = cython.declare(cython.longlong, 32)
+HEAD = cython.declare(cython.longlong, layout.PROGRAM_BYTES)
+VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 
 # What happens to a message that compares values that cannot be compared.
 DELIVER = cython.declare(cython.int, 1)
@@ -94,24 +94,24 @@ def _scan(
     on_failure: cython.int,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Examine messages and list the runs of those that match, (begin, end) each; return how it ended, or a fault.
+    """Examine messages and list the runs of matching messages, (begin, end) each; return how the scan ended, or a fault.
 
-    The runs are written to `runs`, at most `capacity`; `limits` are the most messages and bytes; the counts in `notes` (_NOTES)
-    continue. The other arguments are as in filter_values.py.
+    The runs are written to `runs`, at most `capacity`; `limits` are the maximum messages and bytes; the counts in `notes`
+    (_NOTES) continue. The other arguments are as in filter_values.py.
     """
     headers: cython.longlong = c.load16(q, 0)
-    values: cython.longlong = c.load16(q, 2)
-    steps: cython.longlong = c.load16(q, 4)
-    fields: cython.int = c.load16(q, 6)
+    values: cython.longlong = c.load16(q, layout.PROGRAM_VALUES)
+    steps: cython.longlong = c.load16(q, layout.PROGRAM_STEPS)
+    fields: cython.int = c.load16(q, layout.PROGRAM_FIELDS)
     steps_at: cython.longlong = HEAD + VALUE * values
-    count: cython.longlong = c.load64_signed(notes, 40)
-    taken: cython.longlong = c.load64_signed(notes, 48)
-    scanned: cython.longlong = c.load64_signed(notes, 56)
-    failed: cython.longlong = c.load64_signed(notes, 64)
+    count: cython.longlong = c.load64_signed(notes, layout.SCAN_COUNT)
+    taken: cython.longlong = c.load64_signed(notes, layout.SCAN_TAKEN)
+    scanned: cython.longlong = c.load64_signed(notes, layout.SCAN_SCANNED)
+    failed: cython.longlong = c.load64_signed(notes, layout.SCAN_FAILED)
     run: cython.longlong = -1
     run_end: cython.longlong = -1
     result: cython.longlong = ALL_SCANNED
-    while at < size and count < c.load64_signed(limits, 0) and (taken < c.load64_signed(limits, 8) or count == 0):
+    while at < size and count < c.load64_signed(limits, 0) and (taken < c.load64_signed(limits, layout.RUN_END) or count == 0):
         message_end: cython.longlong = end_of(p, at, size, notes)
         if message_end < 0:
             result = message_end
@@ -119,7 +119,7 @@ def _scan(
         end: cython.longlong = at + layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE)
         if headers:
             begin: cython.longlong = null_end(p, key_end(p, at + layout.HEADERS, end), end, message_end - end - 4)
-            result = set_headers(v, q, steps_at + 8 * steps, headers, p, begin, end, notes)
+            result = set_headers(v, q, steps_at + layout.STEP_BYTES * steps, headers, p, begin, end, notes)
             if result < 0:
                 break
         if fields:
@@ -135,21 +135,21 @@ def _scan(
                     result = RUNS_FULL
                     break
                 run += 1
-                c.store64_signed(runs, 16 * run, at)
+                c.store64_signed(runs, layout.RUN_BYTES * run, at)
             run_end = message_end
-            c.store64_signed(runs, 16 * run + 8, message_end)
+            c.store64_signed(runs, layout.RUN_BYTES * run + layout.RUN_END, message_end)
             count += 1
             taken += message_end - at
         failed += is_failed
         scanned += 1
-        c.store64(notes, 72, c.load64(p, at))
+        c.store64(notes, layout.SCAN_LAST, c.load64(p, at))
         at = message_end
-    c.store64_signed(notes, 24, at)
-    c.store64_signed(notes, 32, run + 1)
-    c.store64_signed(notes, 40, count)
-    c.store64_signed(notes, 48, taken)
-    c.store64_signed(notes, 56, scanned)
-    c.store64_signed(notes, 64, failed)
+    c.store64_signed(notes, layout.SCAN_AT, at)
+    c.store64_signed(notes, layout.SCAN_RUNS, run + 1)
+    c.store64_signed(notes, layout.SCAN_COUNT, count)
+    c.store64_signed(notes, layout.SCAN_TAKEN, taken)
+    c.store64_signed(notes, layout.SCAN_SCANNED, scanned)
+    c.store64_signed(notes, layout.SCAN_FAILED, failed)
     return result
 
 
@@ -163,8 +163,8 @@ def _copy_runs(
     to: cython.longlong = 0
     i: cython.longlong
     for i in range(count):
-        begin: cython.longlong = c.load64_signed(runs, 16 * i)
-        size: cython.longlong = c.load64_signed(runs, 16 * i + 8) - begin
+        begin: cython.longlong = c.load64_signed(runs, layout.RUN_BYTES * i)
+        size: cython.longlong = c.load64_signed(runs, layout.RUN_BYTES * i + layout.RUN_END) - begin
         c.copy(target, to, p, begin, size)
         to += size
     return to
@@ -177,7 +177,7 @@ def filter_stored(
 
     Args:
         size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        on_failure: What happens to a message that compares values that cannot be compared: 0 does not match, 1 matches,
+        on_failure: How a message is treated if its values cannot be compared: 0 does not match, 1 matches,
             2 stops the scan before it.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
@@ -186,9 +186,13 @@ def filter_stored(
     p: cython.p_const_uchar = c.readable(view)
     code = memoryview(program)
     q: cython.p_const_uchar = c.readable(code)
-    values_bytes: int = 32 * c.load16(q, 2)
-    scratch, listed, noted = c.new_bytes(values_bytes + _STACK_BYTES), c.new_bytes(16 * _RUNS), c.new_bytes(_NOTES.size)
-    scratch[:values_bytes] = program[8 : 8 + values_bytes]
+    values_bytes: int = layout.VALUE_BYTES * c.load16(q, layout.PROGRAM_VALUES)
+    scratch, listed, noted = (
+        c.new_bytes(values_bytes + _STACK_BYTES),
+        c.new_bytes(layout.RUN_BYTES * _RUNS),
+        c.new_bytes(_NOTES.size),
+    )
+    scratch[:values_bytes] = program[layout.PROGRAM_BYTES : layout.PROGRAM_BYTES + values_bytes]
     noted[:] = bytes(_NOTES.size)
     v: cython.p_uchar = c.writable(scratch)
     runs: cython.p_uchar = c.writable(listed)
@@ -207,12 +211,12 @@ def filter_stored(
             status = _scan(p, at, size, q, v, runs, capacity, limits, policy, notes)
         if status < 0:
             raise decode_error(-status, *_NOTES.unpack(noted)[:3])
-        at = c.load64_signed(notes, 24)
-        found: cython.longlong = c.load64_signed(notes, 32)
-        total: int = c.load64_signed(notes, 48) - taken
+        at = c.load64_signed(notes, layout.SCAN_AT)
+        found: cython.longlong = c.load64_signed(notes, layout.SCAN_RUNS)
+        total: int = c.load64_signed(notes, layout.SCAN_TAKEN) - taken
         taken += total
         if found == 1:
-            pieces.append(view[c.load64_signed(runs, 0) : c.load64_signed(runs, 8)])
+            pieces.append(view[c.load64_signed(runs, 0) : c.load64_signed(runs, layout.RUN_END)])
         elif found:
             pieces.append(memoryview(_copied(view, listed, found, total)))
     data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))

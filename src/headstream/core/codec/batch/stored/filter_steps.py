@@ -13,14 +13,12 @@ except ImportError:
 if not cython.compiled:
     from headstream.core.codec import uncompiled_filter_primitives as numbers
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import filter_primitives as numbers
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
-WHOLE = cython.declare(cython.int, 1)
-FLOAT = cython.declare(cython.int, 2)
-BOOLEAN = cython.declare(cython.int, 3)
-TEXT = cython.declare(cython.int, 4)
 
 FALSE = cython.declare(cython.int, 0)
 TRUE = cython.declare(cython.int, 1)
@@ -37,13 +35,13 @@ NOT_COMPARABLE = cython.declare(cython.int, 4)
 @cython.exceptval(check=False)
 @cython.nogil
 def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) -> cython.int:
-    """Return -1, 0 or 1 if a whole number is less than, equal to or greater than another one."""
-    a_low: cython.ulonglong = c.load64(v, a + 8)
-    a_high: cython.ulonglong = c.load64(v, a + 16)
-    b_low: cython.ulonglong = c.load64(v, b + 8)
-    b_high: cython.ulonglong = c.load64(v, b + 16)
-    if v[a + 1] != v[b + 1]:
-        return -1 if v[a + 1] else 1  # zero has no sign
+    """Return -1, 0 or 1 if a whole number is less than, equal to or greater than another."""
+    a_low: cython.ulonglong = c.load64(v, a + layout.VALUE_LOW)
+    a_high: cython.ulonglong = c.load64(v, a + layout.VALUE_HIGH)
+    b_low: cython.ulonglong = c.load64(v, b + layout.VALUE_LOW)
+    b_high: cython.ulonglong = c.load64(v, b + layout.VALUE_HIGH)
+    if v[a + layout.VALUE_SIGN] != v[b + layout.VALUE_SIGN]:
+        return -1 if v[a + layout.VALUE_SIGN] else 1  # zero has no sign
     order: cython.int
     if a_high != b_high:
         order = -1 if a_high < b_high else 1
@@ -51,7 +49,7 @@ def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) 
         order = -1 if a_low < b_low else 1
     else:
         return 0
-    return -order if v[a + 1] else order
+    return -order if v[a + layout.VALUE_SIGN] else order
 
 
 @cython.cfunc
@@ -60,51 +58,54 @@ def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) 
 def _order_of_texts(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return -1, 0 or 1 if a text sorts before, equals or sorts after another one, byte by byte."""
-    first: cython.p_const_uchar = p if v[a + 2] == 0 else q
-    second: cython.p_const_uchar = p if v[b + 2] == 0 else q
-    if v[a + 2] == 2:
+    """Return -1, 0 or 1 if a text sorts before, equals or sorts after another, byte by byte."""
+    first: cython.p_const_uchar = p if v[a + layout.VALUE_SOURCE] == 0 else q
+    second: cython.p_const_uchar = p if v[b + layout.VALUE_SOURCE] == 0 else q
+    if v[a + layout.VALUE_SOURCE] == 2:
         first = v
-    if v[b + 2] == 2:
+    if v[b + layout.VALUE_SOURCE] == 2:
         second = v
     order: cython.int = c.compare(
         first,
-        c.load64_signed(v, a + 8),
-        c.load64_signed(v, a + 16),
+        c.load64_signed(v, a + layout.VALUE_LOW),
+        c.load64_signed(v, a + layout.VALUE_HIGH),
         second,
-        c.load64_signed(v, b + 8),
-        c.load64_signed(v, b + 16),
+        c.load64_signed(v, b + layout.VALUE_LOW),
+        c.load64_signed(v, b + layout.VALUE_HIGH),
     )
     return (order > 0) - (order < 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return the order of two values, by their byte positions in the values, or why there is none."""
+    """Return the order of two values, by their byte positions in the values, or the reason why they have no order."""
     first: cython.int = v[a]
     second: cython.int = v[b]
     order: cython.int
     if first == 0 or second == 0:
         return ONE_IS_NULL
-    if first == WHOLE and second == WHOLE:
+    if first == layout.WHOLE and second == layout.WHOLE:
         return _order_of_wholes(v, a, b)
-    if first == TEXT and second == TEXT:
+    if first == layout.TEXT and second == layout.TEXT:
         return _order_of_texts(p, q, v, a, b)
-    if first == BOOLEAN and second == BOOLEAN:
-        return (v[a + 8] > v[b + 8]) - (v[a + 8] < v[b + 8])
-    if first == FLOAT and second == FLOAT:
-        return numbers.compare_floats(numbers.load_double(v, a + 8), numbers.load_double(v, b + 8))
-    if first == WHOLE and second == FLOAT:
+    if first == layout.BOOLEAN and second == layout.BOOLEAN:
+        return (v[a + layout.VALUE_LOW] > v[b + layout.VALUE_LOW]) - (v[a + layout.VALUE_LOW] < v[b + layout.VALUE_LOW])
+    if first == layout.FLOAT and second == layout.FLOAT:
+        return numbers.compare_floats(numbers.load_double(v, a + layout.VALUE_LOW), numbers.load_double(v, b + layout.VALUE_LOW))
+    if first == layout.WHOLE and second == layout.FLOAT:
         return numbers.compare_whole_to_float(
-            v[a + 1] != 0, c.load64(v, a + 8), c.load64(v, a + 16), numbers.load_double(v, b + 8)
+            v[a + layout.VALUE_SIGN] != 0,
+            c.load64(v, a + layout.VALUE_LOW),
+            c.load64(v, a + layout.VALUE_HIGH),
+            numbers.load_double(v, b + layout.VALUE_LOW),
         )
-    if first == FLOAT and second == WHOLE:
+    if first == layout.FLOAT and second == layout.WHOLE:
         order = numbers.compare_whole_to_float(
-            v[b + 1] != 0, c.load64(v, b + 8), c.load64(v, b + 16), numbers.load_double(v, a + 8)
+            v[b + layout.VALUE_SIGN] != 0,
+            c.load64(v, b + layout.VALUE_LOW),
+            c.load64(v, b + layout.VALUE_HIGH),
+            numbers.load_double(v, a + layout.VALUE_LOW),
         )
         return order if order == NO_ORDER else -order
     return NOT_COMPARABLE
@@ -150,9 +151,9 @@ def _is_like(
     pattern: cython.longlong,
     pattern_end: cython.longlong,
 ) -> cython.bint:
-    """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one.
+    """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one character.
 
-    After a mismatch the newest 0xFF takes one character more; older ones need not change.
+    After a mismatch the newest 0xFF matches one more character; older 0xFF need not change.
     """
     retry_at: cython.longlong = -1
     retry_pattern: cython.longlong = -1
@@ -186,14 +187,21 @@ def _like(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
     """Return the truth value of LIKE for a value and a pattern."""
-    if v[a] != TEXT:
+    if v[a] != layout.TEXT:
         return UNKNOWN if v[a] == 0 else FAILED
-    begin: cython.longlong = c.load64_signed(v, a + 8)
-    pattern: cython.longlong = c.load64_signed(v, b + 8)
-    text: cython.p_const_uchar = p if v[a + 2] == 0 else q
-    if v[a + 2] == 2:
+    begin: cython.longlong = c.load64_signed(v, a + layout.VALUE_LOW)
+    pattern: cython.longlong = c.load64_signed(v, b + layout.VALUE_LOW)
+    text: cython.p_const_uchar = p if v[a + layout.VALUE_SOURCE] == 0 else q
+    if v[a + layout.VALUE_SOURCE] == 2:
         text = v
-    return _is_like(text, begin, begin + c.load64_signed(v, a + 16), q, pattern, pattern + c.load64_signed(v, b + 16))
+    return _is_like(
+        text,
+        begin,
+        begin + c.load64_signed(v, a + layout.VALUE_HIGH),
+        q,
+        pattern,
+        pattern + c.load64_signed(v, b + layout.VALUE_HIGH),
+    )
 
 
 @cython.cfunc
@@ -216,13 +224,10 @@ def _is_in(
             return TRUE
         if truth > found:
             found = truth
-        b += 32
+        b += layout.VALUE_BYTES
     return found
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def run_steps(
     p: cython.p_const_uchar,
     q: cython.p_const_uchar,
@@ -235,15 +240,15 @@ def run_steps(
     top: cython.longlong = stack - 1
     step: cython.longlong = 0
     while step < count:
-        at: cython.longlong = steps + 8 * step
+        at: cython.longlong = steps + layout.STEP_BYTES * step
         operation: cython.int = q[at]
-        test: cython.int = q[at + 1]
-        first: cython.longlong = 32 * c.load16(q, at + 2)
-        second: cython.longlong = 32 * c.load16(q, at + 4)
+        test: cython.int = q[at + layout.STEP_TEST]
+        first: cython.longlong = layout.VALUE_BYTES * c.load16(q, at + layout.STEP_FIRST)
+        second: cython.longlong = layout.VALUE_BYTES * c.load16(q, at + layout.STEP_SECOND)
         step += 1
         if operation == 9:  # JUMP
             if v[top] == test:
-                step = c.load16(q, at + 6)
+                step = c.load16(q, at + layout.STEP_COUNT)
         elif operation == 6:  # NOT
             if v[top] < UNKNOWN:
                 v[top] = 1 - v[top]
@@ -259,13 +264,13 @@ def run_steps(
             if operation == 0:  # COMPARE
                 v[top] = _truth_of(order_of(p, q, v, first, second), test)
             elif operation == 1:  # IN
-                v[top] = _is_in(p, q, v, first, second, second + 32 * c.load16(q, at + 6))
+                v[top] = _is_in(p, q, v, first, second, second + layout.VALUE_BYTES * c.load16(q, at + layout.STEP_COUNT))
             elif operation == 2:  # LIKE
                 v[top] = _like(p, q, v, first, second)
             elif operation == 3:  # IS_NULL
                 v[top] = v[first] == 0
             elif operation == 4:  # TRUTH
-                v[top] = v[first + 8] if v[first] == BOOLEAN else UNKNOWN if v[first] == 0 else FAILED
+                v[top] = v[first + layout.VALUE_LOW] if v[first] == layout.BOOLEAN else UNKNOWN if v[first] == 0 else FAILED
             else:  # CONSTANT
                 v[top] = test
     return v[top]

@@ -19,15 +19,8 @@ else:
     from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
 
-VALUE = cython.declare(cython.longlong, 32)
+VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 FIELDS = cython.declare(cython.longlong, 6)
-
-NULL = cython.declare(cython.int, 0)
-WHOLE = cython.declare(cython.int, 1)
-FLOAT = cython.declare(cython.int, 2)
-BOOLEAN = cython.declare(cython.int, 3)
-TEXT = cython.declare(cython.int, 4)
-OPAQUE = cython.declare(cython.int, 5)
 
 
 @cython.cfunc
@@ -39,10 +32,10 @@ def _set(
     """Set value i."""
     i *= VALUE
     v[i] = kind
-    v[i + 1] = negative
-    v[i + 2] = 0
-    c.store64(v, i + 8, low)
-    c.store64(v, i + 16, high)
+    v[i + layout.VALUE_SIGN] = negative
+    v[i + layout.VALUE_SOURCE] = 0
+    c.store64(v, i + layout.VALUE_LOW, low)
+    c.store64(v, i + layout.VALUE_HIGH, high)
 
 
 @cython.cfunc
@@ -59,15 +52,15 @@ def _set_whole(
     """Set value i to a little-endian whole number of 1 to 16 bytes."""
     to: cython.longlong = i * VALUE
     negative: cython.bint = signed and p[at + size - 1] >= 0x80
-    _set(v, i, WHOLE, negative, 0, 0)
+    _set(v, i, layout.WHOLE, negative, 0, 0)
     if not negative:
-        c.copy(v, to + 8, p, at, size)
+        c.copy(v, to + layout.VALUE_LOW, p, at, size)
         return
     carry: cython.uint = 1  # the magnitude: complement and add one
     k: cython.longlong
     for k in range(16):
         carry += (p[at + k] ^ 0xFF) if k < size else 0
-        v[to + 8 + k] = carry & 0xFF
+        v[to + layout.VALUE_LOW + k] = carry & 0xFF
         carry >>= 8
 
 
@@ -76,10 +69,10 @@ def _set_whole(
 @cython.nogil
 def _set_char(v: cython.p_uchar, i: cython.longlong, unit: cython.uint) -> cython.void:
     """Set value i to the UTF-8 bytes of a UTF-16 code unit, kept in the value itself."""
-    to: cython.longlong = i * VALUE + 24
+    to: cython.longlong = i * VALUE + layout.VALUE_TEXT
     size: cython.longlong = 1 if unit < 0x80 else 2 if unit < 0x800 else 3
-    _set(v, i, TEXT, 0, to, size)
-    v[i * VALUE + 2] = 2
+    _set(v, i, layout.TEXT, 0, to, size)
+    v[i * VALUE + layout.VALUE_SOURCE] = 2
     if size == 1:
         v[to] = unit
     elif size == 2:
@@ -100,27 +93,24 @@ def _set_header(
     """Set value i to a header's value."""
     width: cython.longlong = c.kind_width(kind)
     if kind == 1 or kind == 2:
-        _set(v, i, TEXT, 0, at, size)
+        _set(v, i, layout.TEXT, 0, at, size)
     elif width < 0 or width != size:
-        _set(v, i, OPAQUE, 0, 0, 0)
+        _set(v, i, layout.OPAQUE, 0, 0, 0)
     elif kind == 3:
-        _set(v, i, BOOLEAN, 0, p[at] != 0, 0)
+        _set(v, i, layout.BOOLEAN, 0, p[at] != 0, 0)
     elif kind < 14:
         _set_whole(v, i, p, at, size, kind < 9)
     elif kind == 14:
-        _set(v, i, FLOAT, 0, 0, 0)
-        c.store_float64(v, i * VALUE + 8, c.load_float32(p, at))
+        _set(v, i, layout.FLOAT, 0, 0, 0)
+        c.store_float64(v, i * VALUE + layout.VALUE_LOW, c.load_float32(p, at))
     elif kind == 15:
-        _set(v, i, FLOAT, 0, c.load64(p, at), 0)
+        _set(v, i, layout.FLOAT, 0, c.load64(p, at), 0)
     elif kind == 65:
         _set_char(v, i, c.load16(p, at))
     else:
-        _set(v, i, NULL, 0, 0, 0)
+        _set(v, i, layout.NULL, 0, 0, 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def set_fields(
     v: cython.p_uchar,
     fields: cython.int,
@@ -133,28 +123,25 @@ def set_fields(
     begin: cython.longlong = at + layout.HEADERS
     after: cython.longlong = key_end(p, begin, end)
     if fields & 1:
-        _set(v, 0, WHOLE, 0, c.load64(p, at), 0)
+        _set(v, 0, layout.WHOLE, 0, c.load64(p, at), 0)
     if fields & 2:
-        _set(v, 1, WHOLE, 0, c.load64(p, at + layout.TIMESTAMP), 0)
+        _set(v, 1, layout.WHOLE, 0, c.load64(p, at + layout.TIMESTAMP), 0)
     if fields & 4:
-        _set(v, 2, WHOLE, 0, p[at + layout.STATE], 0)
+        _set(v, 2, layout.WHOLE, 0, p[at + layout.STATE], 0)
     if fields & 8:
-        _set(v, 3, WHOLE, 0, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + 8))
+        _set(v, 3, layout.WHOLE, 0, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + layout.ID_HIGH))
     if fields & 16:
         if after > begin and after <= end:
-            _set(v, 4, TEXT, 0, begin + 15, after - begin - 15)
+            _set(v, 4, layout.TEXT, 0, begin + layout.KEY_VALUE, after - begin - layout.KEY_VALUE)
         else:
-            _set(v, 4, NULL, 0, 0, 0)
+            _set(v, 4, layout.NULL, 0, 0, 0)
     if fields & 32:
         if null_end(p, after, end, payload_size) > after:
-            _set(v, 5, NULL, 0, 0, 0)
+            _set(v, 5, layout.NULL, 0, 0, 0)
         else:
-            _set(v, 5, WHOLE, 0, payload_size, 0)
+            _set(v, 5, layout.WHOLE, 0, payload_size, 0)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def set_headers(
     v: cython.p_uchar,
     q: cython.p_const_uchar,
@@ -170,23 +157,23 @@ def set_headers(
     size: cython.longlong
     name_at: cython.longlong
     for i in range(count):
-        v[(FIELDS + i) * VALUE] = NULL
+        v[(FIELDS + i) * VALUE] = layout.NULL
     while at < end:
         if end - at < 4:
             return c.note_fault(notes, faults.HEADER_CUT, at, 4, end - at)
         size = c.load32(p, at)
         at += 4
-        if end - at < size + 5:
-            return c.note_fault(notes, faults.KEY_CUT, at, size + 5, end - at)
-        value_at: cython.longlong = at + size + 5
+        if end - at < size + layout.VALUE_HEAD:
+            return c.note_fault(notes, faults.KEY_CUT, at, size + layout.VALUE_HEAD, end - at)
+        value_at: cython.longlong = at + size + layout.VALUE_HEAD
         value_size: cython.longlong = c.load32(p, value_at - 4)
         if end - value_at < value_size:
             return c.note_fault(notes, faults.VALUE_CUT, value_at, value_size, end - value_at)
         for i in range(count):
-            if c.load32(q, names + 8 * i + 4) == size:
-                name_at = c.load32(q, names + 8 * i)
+            if c.load32(q, names + layout.NAME_BYTES * i + layout.NAME_SIZE) == size:
+                name_at = c.load32(q, names + layout.NAME_BYTES * i)
                 if c.equal(p, at, q, name_at, size):
-                    _set_header(v, FIELDS + i, p, p[value_at - 5], value_at, value_size)
+                    _set_header(v, FIELDS + i, p, p[value_at - layout.VALUE_HEAD], value_at, value_size)
                     break
         at = value_at + value_size
     return 0

@@ -1,4 +1,4 @@
-"""The error of a batch that exceeds a topic's limits: which limit, the actual size, and what to do.
+"""The error of a batch that exceeds a topic's limits: the limit, the actual size, and advice.
 
 The checks themselves are in stamp.py, whose kernels note faults as plain numbers.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NoReturn
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.faults import (
     KEY_SIZE,
     KEY_TEXT,
@@ -30,7 +31,7 @@ NOTES: Final = struct.Struct("<5q")
 """A kernel's note of a fault."""
 
 _LIMITS: Final = {
-    KEY_SIZE: "a header key has 1 to {need} bytes, this one has {have}",
+    KEY_SIZE: "a header key has 1 to {need} bytes, not {have}",
     KIND: "a header of kind {kind} is outside the limits {limits}",
     VALUE_SIZE: "a header value of {have} bytes is outside the limits {limits}, which allow {least} to {need}",
     VALUES_TOTAL: "{have} bytes of header values in one batch exceed the limits {limits}, which allow {need}",
@@ -55,7 +56,7 @@ _ONE_ADVICE: Final = (
 
 def _first_end(view: memoryview) -> int:
     """Return where the first message of a batch ends, which must be complete."""
-    payload_at = 20 + int.from_bytes(view[16:20], "little") + 4
+    payload_at = layout.SENT_HEADERS + int.from_bytes(view[layout.SENT_HEADERS_SIZE : layout.SENT_HEADERS], "little") + 4
     return payload_at + int.from_bytes(view[payload_at - 4 : payload_at], "little")
 
 

@@ -4,7 +4,7 @@
     ring     the ids of the newest `capacity` messages, u128 each; the id of the n-th noted message is at n % capacity
     slots    u32 each, at least twice as many as ids: the ring index + 1 of the id that hashes here, 0 if the slot is free
 
-Collisions use linear probing; a freed slot is refilled from the slots behind it, so the table is never rebuilt.
+Collisions use linear probing; a freed slot is refilled from the following slots, so the table is never rebuilt.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _slot_of(
     at: cython.longlong
     while value != 0:
         at = ring + (value - 1) * scale
-        if c.load64(ids, at) == low and c.load64(ids, at + 8) == high:
+        if c.load64(ids, at) == low and c.load64(ids, at + layout.ID_HIGH) == high:
             return i
         i = (i + 1) & mask
         value = c.load32(slots, begin + 4 * i)
@@ -78,7 +78,7 @@ def _free_slot(
         if value == 0:
             break
         at = HEAD + (value - 1) * ID
-        home = c.mix64(c.load64(w, at) ^ c.mix64(c.load64(w, at + 8) ^ seed)) & mask
+        home = c.mix64(c.load64(w, at) ^ c.mix64(c.load64(w, at + layout.ID_HIGH) ^ seed)) & mask
         if ((j - home) & mask) >= ((j - i) & mask):
             c.store32(w, begin + 4 * i, value)
             i = j
@@ -91,27 +91,29 @@ def _free_slot(
 def _note(
     p: cython.p_const_uchar, size: cython.longlong, w: cython.p_uchar, begin: cython.longlong, mask: cython.longlong
 ) -> cython.void:
-    """Note the ids of complete stored messages; they replace the oldest."""
+    """Record the ids of complete stored messages; they replace the oldest."""
     at: cython.longlong = 0
     capacity: cython.longlong = c.load64(w, 0)
-    noted: cython.longlong = c.load64(w, 8)
-    seed: cython.ulonglong = c.load64(w, 16)
+    noted: cython.longlong = c.load64(w, layout.WINDOW_NOTED)
+    seed: cython.ulonglong = c.load64(w, layout.WINDOW_SEED)
     place: cython.longlong
     slot: cython.longlong
     while at < size:
         place = noted % capacity
         if noted >= capacity:
             old: cython.longlong = HEAD + place * ID
-            slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(w, old), c.load64(w, old + 8))
+            slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(w, old), c.load64(w, old + layout.ID_HIGH))
             if slot >= 0 and c.load32(w, begin + 4 * slot) == place + 1:
                 _free_slot(w, begin, mask, seed, slot)
-        slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + 8))
-        c.copy(w, HEAD + place * ID, p, at + layout.ID, 16)
+        slot = _slot_of(
+            w, HEAD, w, begin, mask, ID, seed, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + layout.ID_HIGH)
+        )
+        c.copy(w, HEAD + place * ID, p, at + layout.ID, layout.ID_BYTES)
         c.store32(w, begin + 4 * (slot if slot >= 0 else -1 - slot), place + 1)
         noted += 1
         at += layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE)
         at += 4 + c.load32(p, at)
-    c.store64(w, 8, noted)
+    c.store64(w, layout.WINDOW_NOTED, noted)
 
 
 @cython.cfunc
@@ -136,15 +138,15 @@ def _drop(
     start: cython.longlong = 0
     end: cython.longlong
     slot: cython.longlong
-    seed: cython.ulonglong = c.load64(w, 16)
+    seed: cython.ulonglong = c.load64(w, layout.WINDOW_SEED)
     capacity: cython.longlong = c.load64(w, 0)
-    newest: cython.longlong = c.load64(w, 8) - 1
+    newest: cython.longlong = c.load64(w, layout.WINDOW_NOTED) - 1
     numbers: cython.longlong = 4 * (own_mask + 1)
     kept: cython.longlong = 0
     is_repeat: cython.bint
     while at < size:
         low: cython.ulonglong = c.load64(p, at)
-        high: cython.ulonglong = c.load64(p, at + 8)
+        high: cython.ulonglong = c.load64(p, at + layout.ID_HIGH)
         end = at + layout.SENT_HEADERS + c.load32(p, at + layout.SENT_HEADERS_SIZE)
         end += 4 + c.load32(p, end)
         is_repeat = False
@@ -176,7 +178,7 @@ def _drop(
 @cython.exceptval(check=False)
 @cython.nogil
 def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
-    """Return the number of messages of a sent batch, or -1 - the byte position of one that is cut short."""
+    """Return the number of messages of a sent batch, or -1 - the byte position of a message that is cut short."""
     at: cython.longlong = 0
     end: cython.longlong
     count: cython.longlong = 0
@@ -197,28 +199,28 @@ def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
 def new_id_window(capacity: int, seed: bytes) -> bytearray:
     """Return an empty window; the seed is 8 random bytes or more, so that senders cannot choose colliding ids."""
     slots = 1 << (2 * capacity).bit_length()
-    window = bytearray(32 + 16 * capacity + 4 * slots)
-    window[:8] = capacity.to_bytes(8, "little")
-    window[16:24] = seed[:8]
+    window = bytearray(layout.WINDOW_IDS + layout.ID_BYTES * capacity + 4 * slots)
+    window[: layout.WINDOW_NOTED] = capacity.to_bytes(8, "little")
+    window[layout.WINDOW_SEED : layout.WINDOW_SEED + 8] = seed[:8]
     return window
 
 
 def window_capacity(window: bytearray) -> int:
     """Return the number of ids that a window holds."""
-    capacity = int.from_bytes(window[:8], "little")
-    if len(window) != 32 + 16 * capacity + (4 << (2 * capacity).bit_length()) or capacity < 1:
+    capacity = int.from_bytes(window[: layout.WINDOW_NOTED], "little")
+    if len(window) != layout.WINDOW_IDS + layout.ID_BYTES * capacity + (4 << (2 * capacity).bit_length()) or capacity < 1:
         raise InvalidInputError(f"{len(window)} bytes are not a window of {capacity} ids", advice="Use new_id_window()")
     return capacity
 
 
 def note_ids(stored: BytesLike, window: bytearray) -> None:
-    """Add the ids of newer messages to a window; they replace the oldest. Nothing is noted after a DecodeError."""
+    """Add the ids of newer messages to a window; they replace the oldest. No id is recorded after a DecodeError."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     take(view, 0, size, size)
     capacity = window_capacity(window)
-    begin: cython.longlong = 32 + 16 * capacity
+    begin: cython.longlong = layout.WINDOW_IDS + layout.ID_BYTES * capacity
     mask: cython.longlong = (1 << (2 * capacity).bit_length()) - 1
     w: cython.p_uchar = c.writable(window)
     with cython.nogil:
@@ -243,7 +245,7 @@ def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
         at = -1 - count
         raise decode_error(faults.MESSAGE_CUT, at, layout.SENT_OVERHEAD, size - at, "a sent batch")
     capacity = window_capacity(window)
-    begin: cython.longlong = 32 + 16 * capacity
+    begin: cython.longlong = layout.WINDOW_IDS + layout.ID_BYTES * capacity
     mask: cython.longlong = (1 << (2 * capacity).bit_length()) - 1
     own_slots = 1 << (2 * count).bit_length()
     owned = bytearray(8 * own_slots)

@@ -53,9 +53,6 @@ COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
 STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Return the byte position after a message, computed from its lengths, or a fault."""
     length: cython.longlong
@@ -71,9 +68,6 @@ def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, 
     return at + length
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def masked(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
 ) -> cython.uint:
@@ -104,7 +98,7 @@ def masked(
 @cython.exceptval(check=False)
 @cython.nogil
 def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Walk complete messages; note their count, end, and the position of the last one; return 0 or a fault."""
+    """Walk complete messages; record their count, end, and the position of the last message; return 0 or a fault."""
     count: cython.longlong = 0
     last: cython.longlong = -1
     result: cython.longlong = 0
@@ -120,9 +114,9 @@ def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, n
         last = at
         at = end
         count += 1
-    c.store64_signed(notes, 24, count)
-    c.store64_signed(notes, 32, at)
-    c.store64_signed(notes, 40, last)
+    c.store64_signed(notes, layout.NOTED_COUNT, count)
+    c.store64_signed(notes, layout.NOTED_END, at)
+    c.store64_signed(notes, layout.NOTED_LAST, last)
     return result
 
 
@@ -161,9 +155,6 @@ def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longl
     return at
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def take_at(
     p: cython.p_const_uchar,
     at: cython.longlong,
@@ -172,7 +163,7 @@ def take_at(
     size_bytes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the end of at most `count` messages and `size_bytes`, at least one; note their number; or a fault."""
+    """Return the end of at most `count` messages and `size_bytes`, at least one; record their number; or a fault."""
     start: cython.longlong = at
     taken: cython.longlong = 0
     end: cython.longlong
@@ -184,7 +175,7 @@ def take_at(
             break
         at = end
         taken += 1
-    c.store64_signed(notes, 24, taken)
+    c.store64_signed(notes, layout.NOTED_COUNT, taken)
     return at
 
 
@@ -217,7 +208,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
     crc: cython.uint
     with cython.nogil:
         fault = _walk(p, begin, size, notes)
-        crc = masked(p, begin, c.load64(notes, 32), scratch, 0)
+        crc = masked(p, begin, c.load64(notes, layout.NOTED_END), scratch, 0)
     error = _error(fault, noted) if fault < 0 else None
     count, end, last = _NOTES.unpack(noted)[3:]
     if count == 0:
@@ -229,7 +220,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
 
 
 def masked_crc32c(stored: BytesLike) -> int:
-    """Return the CRC-32C of complete stored messages with each one's state byte taken as 0."""
+    """Return the CRC-32C of complete stored messages with each state byte taken as 0."""
     found = scan(stored)
     if found.fault is not None:
         raise found.fault
@@ -279,7 +270,7 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
         at = take_at(p, at, size, most, most_bytes, notes)
     if at < 0:
         raise _error(at, noted)
-    return at, c.load64(notes, 24)
+    return at, c.load64(notes, layout.NOTED_COUNT)
 
 
 def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
     row    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
 
 A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
-begins where the previous one ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
+begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
 with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
 may read them meanwhile. Read-only buffers are copied.
 """
@@ -32,7 +32,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
     from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from
 
-ROW = cython.declare(cython.longlong, 32)
+ROW = cython.declare(cython.longlong, layout.ENTRY_BYTES)
 MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 CUT = cython.declare(cython.longlong, -1)
 WRONG_OFFSET = cython.declare(cython.longlong, -2)
@@ -74,7 +74,7 @@ def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: c
 def _walk(
     q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint, states: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.uint:
-    """Return the CRC-32C of messages with their states taken as 0; note how many are complete, and where they end."""
+    """Return the CRC-32C of messages with their states taken as 0; record how many are complete, and where they end."""
     begin: cython.longlong = at
     count: cython.longlong = 0
     number: cython.longlong = 0
@@ -93,8 +93,8 @@ def _walk(
             begin = at
             number = 0
     crc = _sum(q, begin, at, states, crc)
-    c.store64_signed(notes, 24, count)
-    c.store64_signed(notes, 32, at)
+    c.store64_signed(notes, layout.NOTED_COUNT, count)
+    c.store64_signed(notes, layout.NOTED_END, at)
     return crc
 
 
@@ -131,9 +131,9 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
-    """Return whether a row continues the previous one: its offset is the next one, its time is not earlier."""
+    """Return whether a row continues the previous one: its offset is the next offset, and its time is not earlier."""
     until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
-    until += c.load32(rows, row - ROW + 12)
+    until += c.load32(rows, row - ROW + layout.ENTRY_COUNT)
     return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
         rows, row - ROW + layout.ENTRY_TIMESTAMP
     )
@@ -152,12 +152,12 @@ def _check(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return how many of the first rows have intact sends; note the position in the next one, to resume there."""
-    row: cython.longlong = c.load64(notes, 48)
-    start: cython.longlong = c.load64(notes, 56)
-    at: cython.longlong = c.load64(notes, 64)
-    count: cython.longlong = c.load64(notes, 72)
-    crc: cython.uint = c.load32(notes, 80)
+    """Return the number of first rows that have intact sends; record the position in the next send, to resume there."""
+    row: cython.longlong = c.load64(notes, layout.CHECK_ROW)
+    start: cython.longlong = c.load64(notes, layout.CHECK_START)
+    at: cython.longlong = c.load64(notes, layout.CHECK_AT)
+    count: cython.longlong = c.load64(notes, layout.CHECK_MESSAGES)
+    crc: cython.uint = c.load32(notes, layout.CHECK_CRC)
     begin: cython.longlong = 0
     end: cython.longlong
     seed: cython.uint = base_offset & MASK32
@@ -167,7 +167,7 @@ def _check(
         end = c.load32(rows, row + layout.ENTRY_SIZE)
         end += start
         if at == start:
-            if crc32c_from(rows, row, ROW - 4, seed) != c.load32(rows, row + 28):
+            if crc32c_from(rows, row, layout.ENTRY_CHECK, seed) != c.load32(rows, row + layout.ENTRY_CHECK):
                 break
             if c.load32(rows, row) != begin + start or start + layout.OVERHEAD > size or end < start + layout.OVERHEAD:
                 break
@@ -176,8 +176,8 @@ def _check(
             if thorough and row > 0 and not _follows(rows, row):
                 break
         crc = _walk(p, at, end if end < size else size, crc, states, notes)
-        count += c.load64(notes, 24)
-        at = c.load64(notes, 32)
+        count += c.load64(notes, layout.NOTED_COUNT)
+        at = c.load64(notes, layout.NOTED_END)
         if at != end or count != c.load32(rows, row + layout.ENTRY_COUNT) or crc != c.load32(rows, row + layout.ENTRY_CHECKSUM):
             break
         if thorough and not (_is_plain(p, start, end, c.load64(rows, row + layout.ENTRY_TIMESTAMP)) and _is_sound(p, start, end)):
@@ -186,11 +186,11 @@ def _check(
         count = 0
         crc = 0
         row += ROW
-    c.store64_signed(notes, 48, row)
-    c.store64_signed(notes, 56, start)
-    c.store64_signed(notes, 64, at)
-    c.store64_signed(notes, 72, count)
-    c.store64_signed(notes, 80, crc)
+    c.store64_signed(notes, layout.CHECK_ROW, row)
+    c.store64_signed(notes, layout.CHECK_START, start)
+    c.store64_signed(notes, layout.CHECK_AT, at)
+    c.store64_signed(notes, layout.CHECK_MESSAGES, count)
+    c.store64_signed(notes, layout.CHECK_CRC, crc)
     return row // ROW
 
 
@@ -208,7 +208,7 @@ def _make(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the rows of runs of equal time; note their count, the end of the last one, and the offset after it."""
+    """Write the rows of runs of equal time; record their count, the end of the last row, and the offset after it."""
     at: cython.longlong = 0
     reached: cython.longlong = 0
     end: cython.longlong = 0
@@ -234,7 +234,7 @@ def _make(
                 c.store32(rows, row + layout.ENTRY_COUNT, count)
                 c.store64(rows, row + layout.ENTRY_TIMESTAMP, time_us)
                 c.store32(rows, row + layout.ENTRY_CHECKSUM, _walk(p, at, reached, 0, states, notes))
-                c.store32(rows, row + 28, crc32c_from(rows, row, ROW - 4, seed))
+                c.store32(rows, row + layout.ENTRY_CHECK, crc32c_from(rows, row, layout.ENTRY_CHECK, seed))
                 row += ROW
                 offset += count
                 at = reached
@@ -245,14 +245,14 @@ def _make(
         time_us = c.load64(p, reached + layout.TIMESTAMP)
         count += 1
         reached = end
-    c.store64_signed(notes, 24, row)
-    c.store64_signed(notes, 32, at)
-    c.store64_signed(notes, 40, offset)
+    c.store64_signed(notes, layout.MADE_ROWS_END, row)
+    c.store64_signed(notes, layout.NOTED_END, at)
+    c.store64_signed(notes, layout.MADE_UNTIL, offset)
     return fault
 
 
 def _changeable(stored: BytesLike) -> memoryview:
-    """Return a writable buffer: the given one, or a copy if it is read-only."""
+    """Return a writable buffer: the given buffer, or a copy if it is read-only."""
     view = memoryview(stored)
     return memoryview(bytearray(view)) if view.readonly else view
 
@@ -265,9 +265,9 @@ def check_sends(
     Args:
         stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
         thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
-            matches its CRC-32, and the row continues the previous one in offsets and time.
+            matches its CRC-32, and the row continues the previous row in offsets and time.
         notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
-            each call resumes where the previous one ended.
+            each call resumes where the previous call ended.
     """
     view, row_view = _changeable(stored), memoryview(rows)
     if row_view.nbytes < ROW:
@@ -303,7 +303,7 @@ def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
     states: cython.p_uchar = c.writable(kept)
     with cython.nogil:
         crc = _walk(p, 0, size, crc, states, notes)
-    return c.load64(notes, 32), crc
+    return c.load64(notes, layout.NOTED_END), crc
 
 
 def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: int) -> Sends:

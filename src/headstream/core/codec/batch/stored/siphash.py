@@ -29,9 +29,6 @@ def _rotate(value: cython.ulonglong, bits: cython.int) -> cython.ulonglong:
     return ((value << bits) & MASK64) | (value >> (64 - bits))
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def siphash128(
     p: cython.p_const_uchar,
     at: cython.longlong,

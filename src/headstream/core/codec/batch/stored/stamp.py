@@ -1,4 +1,4 @@
-"""Making stored messages from sent ones: offset, state, time, id and checksum, in one pass after one check.
+"""Making stored messages from sent messages: offset, state, time, id and checksum, in one pass after one check.
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
@@ -122,9 +122,6 @@ def _check_headers(
     return total
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def scan_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
     """Return the number of messages of a sent batch, or a fault; the number of messages before it is noted."""
     at: cython.longlong = 0
@@ -182,9 +179,6 @@ def _finish(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: c
     return crc
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def store_sent(
     p: cython.p_const_uchar,
     size: cython.longlong,
@@ -203,14 +197,20 @@ def store_sent(
     crc: cython.uint = 0
     while at < size:
         id_low: cython.ulonglong = c.load64(p, at)
-        id_high: cython.ulonglong = c.load64(p, at + 8)
+        id_high: cython.ulonglong = c.load64(p, at + layout.ID_HIGH)
         if id_low == 0 and id_high == 0:
             id_low = id_time | (c.mix64(seed_low + generated) & RANDOM_LOW)
             id_high = UUID_VARIANT | (c.mix64(seed_high + generated) & RANDOM_HIGH)
             generated = (generated + GOLDEN) & MASK64
         headers_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS_SIZE)
         payload_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS + headers_size)
-        c.copy(q, to + layout.HEADERS_SIZE, p, at + layout.SENT_HEADERS_SIZE, 8 + headers_size)
+        c.copy(
+            q,
+            to + layout.HEADERS_SIZE,
+            p,
+            at + layout.SENT_HEADERS_SIZE,
+            layout.SENT_OVERHEAD - layout.SENT_HEADERS_SIZE + headers_size,
+        )
         crc32: cython.uint = copy_crc32(
             q, to + layout.OVERHEAD + headers_size, p, at + layout.SENT_OVERHEAD + headers_size, payload_size
         )
@@ -226,7 +226,7 @@ def store_sent(
 
 @cython.cfunc
 def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longlong:
-    """Return the number of messages of a sent batch, or a fault, which is noted."""
+    """Return the number of messages of a sent batch, or a fault, which is recorded."""
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     notes: cython.p_uchar = c.writable(noted)
@@ -247,7 +247,8 @@ def check_sent(sent: BytesLike, wide: bool) -> int:
 
 
 def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
-    """Make stored messages from sent ones, from an offset of 0 to 2^63 - 1; LimitError if one exceeds the topic's limits.
+    """Make stored messages from sent messages, from an offset of 0 to 2^63 - 1; LimitError if a message exceeds the topic's
+    limits.
 
     Messages without an id get one generated from the seed, 16 random bytes.
     """

@@ -1,6 +1,6 @@
-"""Summarizes the headers of stored messages: counts, least and greatest values, few distinct ones, a Bloom filter.
+"""Summarizes the headers of stored messages: counts, least and greatest values, a few distinct values, and a Bloom filter.
 
-A header's value is the one that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
+A header's value is the value that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
 
     values   six unused fields | one value for each header | for each header: kept values | listed values
     kept     least, greatest whole number | least, greatest float | least, greatest text
@@ -49,17 +49,12 @@ else:
 MAX_LISTED: Final = 64
 """The most distinct values of a header that are listed."""
 
-VALUE = cython.declare(cython.longlong, 32)
+VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 FIELDS = cython.declare(cython.longlong, 6)
 KEPT = cython.declare(cython.longlong, 6)
 LISTED = cython.declare(cython.longlong, 64)
-COUNTS = cython.declare(cython.longlong, 72 + 8 * 64)
+COUNTS = cython.declare(cython.longlong, layout.COUNT_HASHES + 8 * 64)
 
-NULL = cython.declare(cython.int, 0)
-WHOLE = cython.declare(cython.int, 1)
-FLOAT = cython.declare(cython.int, 2)
-BOOLEAN = cython.declare(cython.int, 3)
-TEXT = cython.declare(cython.int, 4)
 
 HASH_KEY = cython.declare(cython.ulonglong, 0x4845_4144_5354_5245)
 KEY_OF_NUMBERS = cython.declare(cython.ulonglong, 1)
@@ -119,9 +114,9 @@ class HeaderValues:
 @cython.nogil
 def _keep(v: cython.p_uchar, value: cython.longlong, to: cython.longlong) -> cython.void:
     """Copy a value to another place among the values."""
-    c.copy(v, to, v, value, 32)
-    if v[value + 2] == 2:  # a text in the value itself
-        c.store64(v, to + 8, to + 24)
+    c.copy(v, to, v, value, VALUE)
+    if v[value + layout.VALUE_SOURCE] == 2:  # a text in the value itself
+        c.store64(v, to + layout.VALUE_LOW, to + layout.VALUE_TEXT)
 
 
 @cython.cfunc
@@ -144,18 +139,18 @@ def _list(
     counts: cython.longlong,
     low: cython.ulonglong,
 ) -> cython.void:
-    """Add a value to the listed ones, unless it is among them, or they are more than enough."""
-    number: cython.longlong = c.load64_signed(s, counts + 64)
+    """Add a value to the listed values, unless it is listed or the list is full."""
+    number: cython.longlong = c.load64_signed(s, counts + layout.COUNT_LISTED)
     j: cython.longlong
     if number > LISTED:
         return
     for j in range(number):
-        if c.load64(s, counts + 72 + 8 * j) == low and order_of(p, q, v, value, listed + VALUE * j) == 0:
+        if c.load64(s, counts + layout.COUNT_HASHES + 8 * j) == low and order_of(p, q, v, value, listed + VALUE * j) == 0:
             return
     if number < LISTED:
-        c.store64(s, counts + 72 + 8 * number, low)
+        c.store64(s, counts + layout.COUNT_HASHES + 8 * number, low)
         _keep(v, value, listed + VALUE * number)
-    c.store64_signed(s, counts + 64, number + 1)
+    c.store64_signed(s, counts + layout.COUNT_LISTED, number + 1)
 
 
 @cython.cfunc
@@ -173,31 +168,31 @@ def _note(
     bloom_bytes: cython.longlong,
     hashes: cython.longlong,
 ) -> cython.void:
-    """Note the value of header i of `count`."""
+    """Record the value of header i of `count`."""
     value: cython.longlong = (FIELDS + i) * VALUE
     kept: cython.longlong = (FIELDS + count + (KEPT + LISTED) * i) * VALUE
     counts: cython.longlong = COUNTS * i
     listed: cython.longlong = kept + KEPT * VALUE
     kind: cython.int = v[value]
-    if kind == NULL:
+    if kind == layout.NULL:
         _count(s, counts)
         return
-    if kind == BOOLEAN:
-        _count(s, counts + 16 + 8 * v[value + 8])
+    if kind == layout.BOOLEAN:
+        _count(s, counts + layout.COUNT_FALSE + 8 * v[value + layout.VALUE_LOW])
         return
-    if kind == FLOAT and order_of(p, q, v, value, value) != 0:
-        _count(s, counts + 48)
+    if kind == layout.FLOAT and order_of(p, q, v, value, value) != 0:
+        _count(s, counts + layout.COUNT_NANS)
         return
-    if kind == WHOLE:
-        counts += 32
-    elif kind == FLOAT:
-        counts += 40
+    if kind == layout.WHOLE:
+        counts += layout.COUNT_WHOLES
+    elif kind == layout.FLOAT:
+        counts += layout.COUNT_FLOATS
         kept += 2 * VALUE
-    elif kind == TEXT:
-        counts += 56
+    elif kind == layout.TEXT:
+        counts += layout.COUNT_TEXTS
         kept += 4 * VALUE
     else:
-        _count(s, counts + 8)
+        _count(s, counts + layout.COUNT_OPAQUE)
         return
     if c.load64(s, counts) == 0:
         _keep(v, value, kept)
@@ -207,17 +202,19 @@ def _note(
     elif order_of(p, q, v, value, kept + VALUE) == 1:
         _keep(v, value, kept + VALUE)
     _count(s, counts)
-    if kind != TEXT:
-        siphash128(v, value, 24, HASH_KEY, KEY_OF_NUMBERS, h)
-    elif v[value + 2] == 2:
-        siphash128(v, c.load64_signed(v, value + 8), c.load64_signed(v, value + 16), HASH_KEY, KEY_OF_TEXTS, h)
+    if kind != layout.TEXT:
+        siphash128(v, value, layout.VALUE_TEXT, HASH_KEY, KEY_OF_NUMBERS, h)
     else:
-        siphash128(p, c.load64_signed(v, value + 8), c.load64_signed(v, value + 16), HASH_KEY, KEY_OF_TEXTS, h)
+        begin: cython.longlong = c.load64_signed(v, value + layout.VALUE_LOW)
+        text: cython.p_const_uchar = p
+        if v[value + layout.VALUE_SOURCE] == 2:
+            text = v
+        siphash128(text, begin, c.load64_signed(v, value + layout.VALUE_HIGH), HASH_KEY, KEY_OF_TEXTS, h)
     low: cython.ulonglong = c.load64(h, 0)
-    step: cython.ulonglong = c.load64(h, 8) | 1
+    step: cython.ulonglong = c.load64(h, layout.SLOT_HASH_HIGH) | 1
     mask: cython.ulonglong = 8 * bloom_bytes - 1
     bit: cython.ulonglong = low
-    if kind != FLOAT:
+    if kind != layout.FLOAT:
         for _ in range(hashes):
             b[bloom_bytes * i + ((bit & mask) >> 3)] |= 1 << (bit & 7)
             bit += step
@@ -240,7 +237,7 @@ def _summarize(
     hashes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Note the headers of messages; return their number, or a fault.
+    """Record the headers of messages; return their number, or a fault.
 
     Pointers: p the messages, q the names, v the values, s the counts, b the Bloom filters, h a hash.
     """
@@ -284,7 +281,7 @@ def summarize_headers(
     scratch[:], counted[:], noted[:] = bytes(len(scratch)), bytes(len(counted)), bytes(len(noted))
     for number, is_listed in enumerate(lists):
         if not is_listed:
-            counted[_COUNTS_BYTES * number + 64] = MAX_LISTED + 1
+            counted[_COUNTS_BYTES * number + layout.COUNT_LISTED] = MAX_LISTED + 1
     table = memoryview(wanted.table)
     p: cython.p_const_uchar = c.readable(view)
     q: cython.p_const_uchar = c.readable(table)

@@ -3,8 +3,8 @@
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-A first pass checks every length, and notes where each message begins and the sizes of the columns; then each group
-of columns is written in its own pass. The reserved headers `hs.key` and `hs.null` become the key and the null
+A first pass checks every length, and records where each message begins and the sizes of the columns; then each group
+of columns is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null
 payload; the other headers become one column, in the requested form.
 """
 
@@ -55,7 +55,7 @@ KEY_BYTES = cython.declare(cython.longlong, 64)
 def _measure(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, starts: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Note where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
+    """Record where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     payload_bytes: cython.longlong = 0
@@ -125,7 +125,7 @@ def _write_ids(p: cython.p_const_uchar, starts: cython.p_const_uchar, count: cyt
     """Write the column of ids."""
     i: cython.longlong
     for i in range(count):
-        c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + 17)
+        c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + layout.ID)
 
 
 @cython.cfunc
@@ -148,11 +148,11 @@ def _write_keys(
         at: cython.longlong = c.load64_signed(starts, 8 * i) + layout.HEADERS
         end: cython.longlong = key_end(p, at, at + c.load32(p, at - 4))
         if end > at:
-            c.copy(data, to, p, at + 15, end - at - 15)
+            c.copy(data, to, p, at + layout.KEY_VALUE, end - at - layout.KEY_VALUE)
             to += end - at - 15
             validity[i >> 3] |= 1 << (i & 7)
             present += 1
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return present
 
 
@@ -187,7 +187,7 @@ def _write_payloads(
             validity[i >> 3] |= 1 << (i & 7)
             present += 1
         to += size
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return present
 
 
@@ -223,11 +223,11 @@ def _write_headers(
         if as_variant:
             to = encode_object(p, entries, kept, data, to)
             metadata_to = encode_keys(p, entries, kept, metadata, metadata_to)
-            c.store32(metadata_offsets, 4 * i + 4, metadata_to)
+            c.store32(metadata_offsets, 4 * (i + 1), metadata_to)
         else:
             c.copy(data, to, p, at, end - at)
             to += end - at
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
 
 
 _NOTES: Final = struct.Struct("<9q")
@@ -257,8 +257,8 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
     if fault < 0:
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, payload_bytes, block_bytes, found, most, key_bytes = _NOTES.unpack(noted)[3:]
-    room = block_bytes + 9 * count + (50 * found if values else 0)
-    for name, column_bytes in (("payload", payload_bytes), ("id", 36 * count), ("headers", room)):
+    capacity = block_bytes + 9 * count + (50 * found if values else 0)
+    for name, column_bytes in (("payload", payload_bytes), ("id", 36 * count), ("headers", capacity)):
         check_column(name, column_bytes)
     columns = Columns(
         count=count,
@@ -274,7 +274,7 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
         payload_data=c.new_bytes(payload_bytes),
         payload_validity=bytearray((count + 7) // 8),
         headers_offsets=c.new_bytes(4 * count + 4) if headers != "none" else None,
-        headers_data=c.new_bytes(room) if headers != "none" else None,
+        headers_data=c.new_bytes(capacity) if headers != "none" else None,
         metadata_offsets=c.new_bytes(4 * count + 4) if values else None,
         metadata_data=c.new_bytes(block_bytes + 9 * count) if values else None,
         repeated=c.new_bytes(count) if headers != "none" else None,

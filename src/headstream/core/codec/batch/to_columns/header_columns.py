@@ -1,4 +1,4 @@
-"""Making columns from selected headers of stored messages: a declared type each, without a Python object per message.
+"""Making columns from selected headers of stored messages: each with a declared type, without a Python object per message.
 
 A value fits its column when the type holds it exactly:
 
@@ -10,7 +10,7 @@ A value fits its column when the type holds it exactly:
     string                   a string; a char that is not half of a surrogate pair
     binary                   a raw; an unknown kind, as its bytes
 
-The last header of a name counts. A null header, or a missing one, is null.
+The last header of a name counts. A null or missing header is null.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ def _find_headers(
     wanted: cython.longlong,
     found: cython.p_uchar,
 ) -> cython.void:
-    """Note the position of the kind of the last header of each wanted name, -1 for none, column by column."""
+    """Record the position of the kind of the last header of each wanted name, -1 for none, column by column."""
     i: cython.longlong
     column: cython.longlong
     for i in range(count):
         for column in range(wanted):
             c.store64_signed(found, 8 * (column * count + i), -1)
-        at: cython.longlong = c.load64_signed(blocks, 16 * i)
-        end: cython.longlong = c.load64_signed(blocks, 16 * i + 8)
+        at: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i)
+        end: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i + layout.RUN_END)
         while at < end:
             size: cython.longlong = c.load32(p, at)
             for column in range(wanted):
                 start: cython.longlong = c.load64_signed(ends, 8 * column)
-                if c.load64_signed(ends, 8 * column + 8) - start == size and c.equal(p, at + 4, names, start, size):
+                if c.load64_signed(ends, 8 * (column + 1)) - start == size and c.equal(p, at + 4, names, start, size):
                     c.store64_signed(found, 8 * (column * count + i), at + 4 + size)
             at += 9 + size
             at += c.load32(p, at - 4)
@@ -113,21 +113,21 @@ def _write_fixed(
         if at >= 0:
             kind: cython.int = p[at]
             size: cython.longlong = c.load32(p, at + 1)
-            fault: cython.longlong = check_value(p, kind, at + 5, size, notes)
+            fault: cython.longlong = check_value(p, kind, at + layout.VALUE_HEAD, size, notes)
             if fault < 0:
                 return fault
             if type_ == BOOL:
                 fits = kind == 3
                 if fits:
-                    data[i] = p[at + 5]
+                    data[i] = p[at + layout.VALUE_HEAD]
             elif 4 <= kind <= 13:
-                fits = write_whole(p, kind, at + 5, size, type_, width, limit_high, limit_low, data, width * i)
+                fits = write_whole(p, kind, at + layout.VALUE_HEAD, size, type_, width, limit_high, limit_low, data, width * i)
             elif (type_ == SINGLE and kind == 14) or (type_ == DOUBLE and kind == 15):
                 fits = True
-                c.copy(data, width * i, p, at + 5, width)
+                c.copy(data, width * i, p, at + layout.VALUE_HEAD, width)
             elif type_ == DOUBLE and kind == 14:
                 fits = True
-                c.store_float64(data, width * i, c.load_float32(p, at + 5))
+                c.store_float64(data, width * i, c.load_float32(p, at + layout.VALUE_HEAD))
             if not fits and kind != 64 and c.load64_signed(notes, MISFIT) < 0:
                 c.store64_signed(notes, MISFIT, i)
         if fits:
@@ -186,24 +186,24 @@ def _write_variable(
         if at >= 0:
             kind: cython.int = p[at]
             size: cython.longlong = c.load32(p, at + 1)
-            fault: cython.longlong = check_value(p, kind, at + 5, size, notes)
+            fault: cython.longlong = check_value(p, kind, at + layout.VALUE_HEAD, size, notes)
             if fault < 0:
                 return fault
             if type_ == STRING and kind == 65:
-                end: cython.longlong = _write_char(p, at + 5, data, to)
+                end: cython.longlong = _write_char(p, at + layout.VALUE_HEAD, data, to)
                 fits = end > to
                 to = end
             else:
                 fits = kind == 2 if type_ == STRING else kind == 1 or c.kind_width(kind) == -2
                 if fits:
-                    c.copy(data, to, p, at + 5, size)
+                    c.copy(data, to, p, at + layout.VALUE_HEAD, size)
                     to += size
             if fits:
                 validity[i >> 3] |= 1 << (i & 7)
                 present += 1
             elif kind != 64 and c.load64_signed(notes, MISFIT) < 0:
                 c.store64_signed(notes, MISFIT, i)
-        c.store32(offsets, 4 * i + 4, to)
+        c.store32(offsets, 4 * (i + 1), to)
     return present
 
 
@@ -258,8 +258,8 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
 def _misfit(view: memoryview, at: int, column: WantedHeader, number: int) -> HeaderError:
     """Return the error for a header whose value does not fit its column."""
     flat = view.cast("B")
-    size = int.from_bytes(flat[at + 1 : at + 5], "little")
-    value = HeaderValue(flat[at], bytes(flat[at + 5 : at + 5 + size]))
+    size = int.from_bytes(flat[at + 1 : at + layout.VALUE_HEAD], "little")
+    value = HeaderValue(flat[at], bytes(flat[at + layout.VALUE_HEAD : at + layout.VALUE_HEAD + size]))
     start = _start_of(flat, number)
     type_ = f"decimal({column.digits},0)" if column.type == "decimal" else column.type
     return HeaderError(
@@ -302,7 +302,7 @@ def _find_all(
 def _make_column(
     p: cython.p_const_uchar, found: bytearray, number: cython.longlong, count: cython.longlong, column: Any, noted: bytearray
 ) -> object:
-    """Make one column; note the first value that does not fit."""
+    """Make one column; record the first value that does not fit."""
     numbered, wide = _TYPES[column.type]
     type_: cython.int = numbered
     width: cython.longlong = wide
@@ -315,11 +315,11 @@ def _make_column(
     bits = bytearray((count + 7) // 8)
     validity: cython.p_uchar = c.writable(bits)
     present: cython.longlong
-    room: cython.longlong = width * count
+    capacity: cython.longlong = width * count
     if width == 0:
-        room = _measure_values(p, kinds_at, begin, count)
-        check_column(column.name, room)
-    values = c.new_bytes(room)
+        capacity = _measure_values(p, kinds_at, begin, count)
+        check_column(column.name, capacity)
+    values = c.new_bytes(capacity)
     data: cython.p_uchar = c.writable(values)
     placed = c.new_bytes(4 * count + 4) if width == 0 else None
     if placed is None:

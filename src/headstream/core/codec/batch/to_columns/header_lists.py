@@ -33,7 +33,7 @@ else:
 EMPTY_METADATA: Final = bytes([0x11, 0, 0])
 """The VARIANT metadata of no keys, shared by all values of a map."""
 _NOTES: Final = struct.Struct("<7q")
-_VALUE_ROOM: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
+_VALUE_GROWTH: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
 
 
 @cython.cfunc
@@ -79,8 +79,8 @@ def _write_lists(
     c.store32(key_offsets, 0, 0)
     c.store32(value_offsets, 0, 0)
     for i in range(count):
-        begin: cython.longlong = c.load64_signed(blocks, 16 * i)
-        end: cython.longlong = c.load64_signed(blocks, 16 * i + 8)
+        begin: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i)
+        end: cython.longlong = c.load64_signed(blocks, layout.RUN_BYTES * i + layout.RUN_END)
         found: cython.longlong = list_keys(p, begin, end, entries)
         kept: cython.longlong = keep_last(p, entries, found)
         repeated[i] = 1 if kept < found else 0
@@ -95,14 +95,14 @@ def _write_lists(
             size = c.load32(p, kind_at + 1)
             kinds[number] = p[kind_at]
             if as_map:
-                to_value = encode_value(p[kind_at], p, kind_at + 5, size, values, to_value)
+                to_value = encode_value(p[kind_at], p, kind_at + layout.VALUE_HEAD, size, values, to_value)
             else:
-                c.copy(values, to_value, p, kind_at + 5, size)
+                c.copy(values, to_value, p, kind_at + layout.VALUE_HEAD, size)
                 to_value += size
             number += 1
             c.store32(key_offsets, 4 * number, to_key)
             c.store32(value_offsets, 4 * number, to_value)
-        c.store32(offsets, 4 * i + 4, number)
+        c.store32(offsets, 4 * (i + 1), number)
     return number
 
 
@@ -121,15 +121,15 @@ def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> Hea
     if fault < 0:
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, headers, total, most = _NOTES.unpack(noted)[3:]
-    room = total + (_VALUE_ROOM * headers if as_map else 0)
-    check_column("headers", room)
+    capacity = total + (_VALUE_GROWTH * headers if as_map else 0)
+    check_column("headers", capacity)
     lists = HeaderLists(
         offsets=c.new_bytes(4 * count + 4),
         key_offsets=c.new_bytes(4 * headers + 4),
         key_data=c.new_bytes(total),
         kinds=c.new_bytes(headers),
         value_offsets=c.new_bytes(4 * headers + 4),
-        value_data=c.new_bytes(room),
+        value_data=c.new_bytes(capacity),
         repeated=c.new_bytes(count),
     )
     held = _fill(p, blocks, count, as_map, lists, c.new_bytes(16 * most))

@@ -1,4 +1,4 @@
-"""Checking the payloads of stored messages against their CRC-32, a whole chunk at a time.
+"""Checking the payloads of stored messages against their CRC-32, one chunk at a time.
 
 stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
          | headers_length u32 | headers | payload_length u32 | payload

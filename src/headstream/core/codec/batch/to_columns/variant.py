@@ -4,8 +4,8 @@
     object     2 | (offset_size - 1) << 2 | (id_size - 1) << 4 | large << 6, count, ids, offsets (count + 1), values
     value      type << 2, its bytes; a string of less than 64 bytes: size << 2 | 1, its bytes
 
-A metadata's numbers all have offset_size bytes; an object's count has 1 byte, or 4 if it is large. Keys are
-sorted bytewise and each message has its own, so the ids are 0, 1, 2, ... A kind becomes a type that holds all of its
+A metadata's numbers all have offset_size bytes; an object's count has 1 byte, or 4 if it is large. Keys are sorted bytewise and
+each message has its own key list, so the ids are 0, 1, 2, ... A kind becomes a type that holds all of its
 values: unsigned numbers the next wider signed type, numbers of 64 unsigned bits and more a decimal.
 """
 
@@ -18,8 +18,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 # Header bytes of values: a primitive type's number << 2.
 NULL = cython.declare(cython.uchar, 0)
@@ -48,7 +50,7 @@ MASK64 = cython.declare(cython.ulonglong, (1 << 64) - 1)
 @cython.exceptval(check=False)
 @cython.nogil
 def _width_of(number: cython.longlong) -> cython.longlong:
-    """Return how many bytes a number from 0 needs, 1 to 4."""
+    """Return the number of bytes, 1 to 4, of a non-negative number."""
     if number < 1 << 8:
         return 1
     if number < 1 << 16:
@@ -78,8 +80,8 @@ def _store(q: cython.p_uchar, to: cython.longlong, number: cython.longlong, widt
 def _fits_decimal(p: cython.p_const_uchar, at: cython.longlong, is_signed: cython.bint) -> cython.bint:
     """Return whether a 128-bit number has at most 38 digits."""
     low: cython.ulonglong = c.load64(p, at)
-    high: cython.ulonglong = c.load64(p, at + 8)
-    if is_signed and c.load64_signed(p, at + 8) < 0:  # the complement is the magnitude minus one
+    high: cython.ulonglong = c.load64(p, at + layout.ID_HIGH)
+    if is_signed and c.load64_signed(p, at + layout.ID_HIGH) < 0:  # the complement is the magnitude minus one
         low = low ^ MASK64
         high = high ^ MASK64
         return high < DIGITS_HIGH or (high == DIGITS_HIGH and low < DIGITS_LOW - 1)
@@ -169,9 +171,6 @@ def _encode_char(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar
     return to + 4
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_value(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
@@ -205,9 +204,6 @@ def encode_value(
     return _encode_bytes(BINARY, p, at, size, q, to)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_object(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
@@ -244,9 +240,6 @@ def encode_object(
         width = _width_of(end - begin)  # the estimate was on the wrong side of a boundary: repeat
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def encode_keys(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:

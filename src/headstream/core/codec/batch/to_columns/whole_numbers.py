@@ -9,8 +9,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 # The type of a column of numbers; header_columns.py has the same numbers.
 WHOLE = cython.declare(cython.int, 1)
@@ -44,7 +46,7 @@ def _high_of(
 ) -> cython.ulonglong:
     """Return the high 64 bits of a whole number, its sign extended."""
     if size == 16:
-        return c.load64(p, at + 8)
+        return c.load64(p, at + layout.ID_HIGH)
     return MASK64 if is_signed and low >> 63 else 0
 
 
@@ -67,9 +69,6 @@ def _is_less(
     return high < limit_high or (high == limit_high and low < limit_low)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
 def write_whole(
     p: cython.p_const_uchar,
     kind: cython.int,
@@ -107,7 +106,7 @@ def write_whole(
         return False
     if type_ == DECIMAL:
         c.store64(data, to, low)
-        c.store64(data, to + 8, high)
+        c.store64(data, to + layout.ID_HIGH, high)
         return True
     magnitude: cython.double = (MASK64 ^ low) + 1 if is_negative else low
     if type_ == SINGLE:

@@ -57,5 +57,5 @@ def test_cut_sent_refuses_messages_when_their_lengths_are_wrong(grouping: Module
 
 def test_cut_sent_refuses_headers_when_they_reach_beyond_their_block(grouping: ModuleType) -> None:
     for headers in (b"\xff\xff\xff\x7f" + bytes(5), header("k", 1, b"v")[:-1], header("k", 1, b"v") + b"\1"):
-        with pytest.raises(InvalidInputError, match="its headers are"):
+        with pytest.raises(InvalidInputError, match="its header block is"):
             grouping.cut_sent(sent(b"a", headers), 1 << 40, 1 << 40, 1 << 40)

@@ -1,22 +1,22 @@
-// Dead letters: the topics that have them, and of one topic the reasons, the letters, and what is done with them.
+// Dead letters: the topics that have them, and of one topic the reasons, the dead letters, and what is done with them.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { count, plural } from "../data/format";
-import { type Action, type Chosen, countReasons, type Counted, filterOf, findLetters, type Found, isDeadLetterTopic, keyOfReason, type Letter, storyOf } from "../data/letters";
+import { type Action, type Chosen, countReasons, type Counted, filterOf, findDeadLetters, type Found, isDeadLetterTopic, keyOfReason, type DeadLetter, historyOf } from "../data/deadLetters";
 import { fullName, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Decodes, Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
-import type { LetterReason, Topic } from "../data/types";
+import type { DeadLetterReason, Topic } from "../data/types";
 import { Empty, Failure, Head, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { BulkDialog } from "../parts/bulk";
 import { MessageDetail } from "../parts/message";
 import { Table } from "../parts/table";
 
 const MOST_OFFERED = 500;
-const NONE: Found = { letters: [], next: null, isRunning: true };
+const NONE: Found = { deadLetters: [], next: null, isRunning: true };
 
-export function Letters({ place, rights }: { place: Place; rights: Rights }): JSX.Element {
+export function DeadLetters({ place, rights }: { place: Place; rights: Rights }): JSX.Element {
   const known = useResource(topics);
   const [, stream, name] = place.parts;
   if (known.value === null) return <Waiting of={known} />;
@@ -25,7 +25,7 @@ export function Letters({ place, rights }: { place: Place; rights: Rights }): JS
   const topic = readable.find((one) => one.stream === stream && one.name === name);
   if (!topic) return <Missing title="There is no such topic, or you may not read its messages." />;
   const where = place.query.get("where") ?? "";
-  return <TopicLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} decodes={rights.decodes} />;
+  return <TopicDeadLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} decodes={rights.decodes} />;
 }
 
 function Choose({ all }: { all: Topic[] }): JSX.Element {
@@ -102,12 +102,12 @@ interface TopicProps {
   decodes: Decodes;
 }
 
-function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Element {
+function TopicDeadLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Element {
   const [counted, setCounted] = useState<Counted | null>(null);
   const [found, setFound] = useState<Found>(NONE);
   const [error, setError] = useState<Error | null>(null);
   const [round, setRound] = useState(0);
-  const [open, setOpen] = useState<Letter | null>(null);
+  const [open, setOpen] = useState<DeadLetter | null>(null);
   const [bulk, setBulk] = useState<{ action: Action; chosen: Chosen } | null>(null);
   const [text, setText] = useState(where);
   const [countedMs, setCountedMs] = useState(0);
@@ -129,7 +129,7 @@ function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Ele
     return () => asking.abort();
   }, [where, round]);
   const more = (before: Found, signal: AbortSignal) => {
-    findLetters(topic, where, before, signal, setFound).then(
+    findDeadLetters(topic, where, before, signal, setFound).then(
       () => setError(null),
       (refused: Error) => {
         if (signal.aborted) return;
@@ -148,8 +148,8 @@ function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Ele
   };
   const act = (action: Action, chosen: Chosen) => setBulk({ action, chosen });
   const all: Chosen = { where, single: null };
-  const hasLetters = found.letters.length > 0;
-  const shown = open && found.letters.find((one) => one.partition === open.partition && one.message.offset === open.message.offset);
+  const hasDeadLetters = found.deadLetters.length > 0;
+  const shown = open && found.deadLetters.find((one) => one.partition === open.partition && one.message.offset === open.message.offset);
   return (
     <div class={`letters ${shown ? "with-detail" : ""}`}>
       <Head title={<Text>{fullName(topic)}</Text>} trail={[["Dead letters", link(["letters"])]]} of={counted && !counted.isRunning ? asked : undefined}>
@@ -162,7 +162,7 @@ function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Ele
       </Head>
       {error && <Failure error={error} />}
       <dl class="tiles">
-        <Tile label="Letters" value={counted ? count(counted.letters) : "…"} about={counted?.isRunning ? `counting: ${plural(counted.scanned, "message")} read` : "not redriven, not discarded"} />
+        <Tile label="Letters" value={counted ? count(counted.deadLetters) : "…"} about={counted?.isRunning ? `counting: ${plural(counted.scanned, "message")} read` : "not redriven, not discarded"} />
         <Tile label="Reasons" value={counted ? count(counted.reasons.length) : "…"} about="different by topic, group and error" />
       </dl>
       <h2>Reasons</h2>
@@ -187,17 +187,17 @@ function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Ele
         <span class="space" />
         {canManage && (
           <>
-            <button type="button" disabled={!hasLetters} onClick={() => act("redrive", all)}>
+            <button type="button" disabled={!hasDeadLetters} onClick={() => act("redrive", all)}>
               Redrive {where ? "these" : "all"} …
             </button>
-            <button type="button" class="danger-quiet" disabled={!hasLetters} onClick={() => act("discard", all)}>
+            <button type="button" class="danger-quiet" disabled={!hasDeadLetters} onClick={() => act("discard", all)}>
               Discard {where ? "these" : "all"} …
             </button>
           </>
         )}
       </div>
       <div class="columns">
-        <LetterTable topic={topic} found={found} onOpen={setOpen} onMore={() => more(found, new AbortController().signal)} />
+        <DeadLetterTable topic={topic} found={found} onOpen={setOpen} onMore={() => more(found, new AbortController().signal)} />
         {shown && (
           <MessageDetail
             key={`${shown.partition} ${shown.message.offset}`}
@@ -228,7 +228,7 @@ function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Ele
 }
 
 interface ReasonsProps {
-  rows: LetterReason[];
+  rows: DeadLetterReason[];
   isRunning: boolean;
   where: string;
   canManage: boolean;
@@ -290,20 +290,20 @@ function Reasons({ rows, isRunning, where, canManage, onChoose, onAct }: Reasons
   );
 }
 
-interface LetterTableProps {
+interface DeadLetterTableProps {
   topic: Topic;
   found: Found;
-  onOpen: (letter: Letter) => void;
+  onOpen: (letter: DeadLetter) => void;
   onMore: () => void;
 }
 
-function LetterTable({ topic, found, onOpen, onMore }: LetterTableProps): JSX.Element {
+function DeadLetterTable({ topic, found, onOpen, onMore }: DeadLetterTableProps): JSX.Element {
   const hasPartitions = topic.partitions.length > 1;
   return (
     <div>
       <Table
         label="Letters"
-        rows={found.letters}
+        rows={found.deadLetters}
         rowKey={(one) => `${one.partition} ${one.message.offset}`}
         empty={found.isRunning ? <p class="muted none">Searching …</p> : <p class="muted none">No letter matches.</p>}
         columns={[
@@ -317,10 +317,10 @@ function LetterTable({ topic, found, onOpen, onMore }: LetterTableProps): JSX.El
             ),
           },
           { name: "Appended", isMinor: true, show: (one) => <Time us={one.message.timestamp_us} /> },
-          { name: "From", isMinor: true, show: (one) => <OriginName story={storyOf(one.message)} /> },
-          { name: "Group", show: (one) => <Text>{storyOf(one.message)["origin.group"] ?? ""}</Text> },
-          { name: "Attempts", isNumber: true, isMinor: true, show: (one) => storyOf(one.message)["attempts"] ?? "–" },
-          { name: "Reason", show: (one) => <Text breaks>{storyOf(one.message)["reason"] ?? ""}</Text> },
+          { name: "From", isMinor: true, show: (one) => <OriginName history={historyOf(one.message)} /> },
+          { name: "Group", show: (one) => <Text>{historyOf(one.message)["origin.group"] ?? ""}</Text> },
+          { name: "Attempts", isNumber: true, isMinor: true, show: (one) => historyOf(one.message)["attempts"] ?? "–" },
+          { name: "Reason", show: (one) => <Text breaks>{historyOf(one.message)["reason"] ?? ""}</Text> },
         ]}
       />
       {found.next && !found.isRunning && (
@@ -332,8 +332,8 @@ function LetterTable({ topic, found, onOpen, onMore }: LetterTableProps): JSX.El
   );
 }
 
-function OriginName({ story }: { story: Record<string, string> }): JSX.Element {
-  const { "origin.topic": topic, "origin.partition": partition, "origin.offset": offset } = story;
+function OriginName({ history }: { history: Record<string, string> }): JSX.Element {
+  const { "origin.topic": topic, "origin.partition": partition, "origin.offset": offset } = history;
   if (topic === undefined) return <span class="muted">–</span>;
   const name = `${topic}/${partition}/${offset}`;
   const at = topic.indexOf("/");
@@ -345,31 +345,31 @@ function OriginName({ story }: { story: Record<string, string> }): JSX.Element {
   );
 }
 
-/** Where a letter comes from, and what became of it there. */
-function Origin({ letter, canManage, onAct }: { letter: Letter; canManage: boolean; onAct: (action: Action, chosen: Chosen) => void }): JSX.Element {
-  const story = storyOf(letter.message);
+/** Where a dead letter comes from, and what became of it there. */
+function Origin({ letter, canManage, onAct }: { letter: DeadLetter; canManage: boolean; onAct: (action: Action, chosen: Chosen) => void }): JSX.Element {
+  const history = historyOf(letter.message);
   const single = { partition: letter.partition, offset: letter.message.offset };
-  const at = (name: string) => (/^\d+$/.test(story[name] ?? "") ? <Time us={Number(story[name])} /> : <span class="muted">unknown</span>);
+  const at = (name: string) => (/^\d+$/.test(history[name] ?? "") ? <Time us={Number(history[name])} /> : <span class="muted">unknown</span>);
   return (
     <>
       <dl class="facts origin">
         <dt>Comes from</dt>
         <dd class="wrap">
-          <OriginName story={story} />
+          <OriginName history={history} />
         </dd>
         <dt>Given up by</dt>
         <dd>
-          {story["origin.group"] === undefined ? <span class="muted">no group</span> : <Text>{story["origin.group"]}</Text>}
-          {story["attempts"] !== undefined && ` after ${plural(Number(story["attempts"]), "attempt")}`}
-          {story["redrives"] !== undefined && `, redriven ${plural(Number(story["redrives"]), "time")} before`}
+          {history["origin.group"] === undefined ? <span class="muted">no group</span> : <Text>{history["origin.group"]}</Text>}
+          {history["attempts"] !== undefined && ` after ${plural(Number(history["attempts"]), "attempt")}`}
+          {history["redrives"] !== undefined && `, redriven ${plural(Number(history["redrives"]), "time")} before`}
         </dd>
         <dt>First error</dt>
         <dd class="wrap">
-          <Text breaks>{story["first_error"] ?? "unknown"}</Text> <small class="muted">{at("first_failed")}</small>
+          <Text breaks>{history["first_error"] ?? "unknown"}</Text> <small class="muted">{at("first_failed")}</small>
         </dd>
         <dt>Last error</dt>
         <dd class="wrap">
-          <Text breaks>{story["reason"] ?? "unknown"}</Text> <small class="muted">{at("last_failed")}</small>
+          <Text breaks>{history["reason"] ?? "unknown"}</Text> <small class="muted">{at("last_failed")}</small>
         </dd>
       </dl>
       {canManage && (

@@ -1,6 +1,6 @@
 // Dead letters: which topics have them, their reasons, and what is done with many of them, a bounded part in each request.
 import { call, partitionPath } from "./api";
-import type { Browsed, Header, LetterReason, Message, Topic } from "./types";
+import type { Browsed, Header, DeadLetterReason, Message, Topic } from "./types";
 
 const MOST_SHOWN = 200; // letters that are loaded at a time
 const PREVIEW_BYTES = 512;
@@ -10,18 +10,18 @@ export const isDeadLetterTopic = (topic: Topic): boolean => /(^|[._-])(dead|dlq|
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
-/** The filter of the letters that a reason counts. */
-export function filterOf(reason: LetterReason): string {
+/** The filter of the dead letters that a reason counts. */
+export function filterOf(reason: DeadLetterReason): string {
   const is = (name: string, value: string | null) => (value === null ? `${name} IS NULL` : `${name} = ${quoted(value)}`);
   const parts = [is("hs.origin.topic", reason.topic), is("hs.origin.group", reason.group), is("hs.reason_code", reason.reason_code)];
   return [...parts, ...(reason.is_rest ? [] : [is("hs.reason", reason.reason)])].join(" AND ");
 }
 
-export const keyOfReason = (one: LetterReason): string => JSON.stringify([one.topic, one.group, one.reason_code, one.reason, one.is_rest]);
+export const keyOfReason = (one: DeadLetterReason): string => JSON.stringify([one.topic, one.group, one.reason_code, one.reason, one.is_rest]);
 
 export interface Counted {
-  reasons: LetterReason[];
-  letters: number;
+  reasons: DeadLetterReason[];
+  deadLetters: number;
   scanned: number;
   isRunning: boolean;
 }
@@ -30,16 +30,16 @@ interface CountedPart {
   next_offset: number;
   is_last: boolean;
   scanned_count: number;
-  reasons: LetterReason[];
+  reasons: DeadLetterReason[];
 }
 
-/** Count the letters of a topic by reason, part after part; `signal` ends it. */
+/** Count the dead letters of a topic by reason, part after part; `signal` ends it. */
 export async function countReasons(topic: Topic, signal: AbortSignal, onProgress: (found: Counted) => void): Promise<void> {
-  const found = new Map<string, LetterReason>();
+  const found = new Map<string, DeadLetterReason>();
   let scanned = 0;
   const tell = (isRunning: boolean) => {
     const reasons = [...found.values()].sort((a, b) => b.count - a.count);
-    onProgress({ reasons, letters: reasons.reduce((total, one) => total + one.count, 0), scanned, isRunning });
+    onProgress({ reasons, deadLetters: reasons.reduce((total, one) => total + one.count, 0), scanned, isRunning });
   };
   for (const { number, first_offset } of topic.partitions) {
     for (let from = first_offset, isLast = false; !isLast; ) {
@@ -57,7 +57,7 @@ export async function countReasons(topic: Topic, signal: AbortSignal, onProgress
 const least = (a: number | null, b: number | null): number | null => (a === null || b === null ? (a ?? b) : Math.min(a, b));
 const most = (a: number | null, b: number | null): number | null => (a === null || b === null ? (a ?? b) : Math.max(a, b));
 
-function merged(a: LetterReason | undefined, b: LetterReason): LetterReason {
+function merged(a: DeadLetterReason | undefined, b: DeadLetterReason): DeadLetterReason {
   if (!a) return b;
   return {
     ...a,
@@ -68,32 +68,32 @@ function merged(a: LetterReason | undefined, b: LetterReason): LetterReason {
   };
 }
 
-/** A letter and its partition. */
-export interface Letter {
+/** A dead letter and its partition. */
+export interface DeadLetter {
   partition: number;
   message: Message;
 }
 
 export interface Found {
-  letters: Letter[];
+  deadLetters: DeadLetter[];
   next: { partition: number; offset: number } | null; // where to go on
   isRunning: boolean;
 }
 
-/** Find more letters that match a filter, after those found. */
-export async function findLetters(topic: Topic, where: string, before: Found, signal: AbortSignal, onProgress: (found: Found) => void): Promise<void> {
-  const letters = [...before.letters];
-  const most = letters.length + MOST_SHOWN;
+/** Find more dead letters that match a filter, after those found. */
+export async function findDeadLetters(topic: Topic, where: string, before: Found, signal: AbortSignal, onProgress: (found: Found) => void): Promise<void> {
+  const deadLetters = [...before.deadLetters];
+  const most = deadLetters.length + MOST_SHOWN;
   const numbers = topic.partitions.map((one) => one.number);
   let index = before.next ? numbers.indexOf(before.next.partition) : 0;
   let offset = before.next?.offset ?? topic.partitions[0]?.first_offset ?? 0;
-  while (index >= 0 && index < topic.partitions.length && letters.length < most) {
+  while (index >= 0 && index < topic.partitions.length && deadLetters.length < most) {
     const partition = topic.partitions[index]!;
     const path = `${partitionPath(topic.stream, topic.name, partition.number)}/messages/browse`;
     const filter = where ? `_state = 'available' AND (${where})` : "_state = 'available'";
-    const query = { kind: "offset", value: offset, count: Math.min(100, most - letters.length), payload_bytes: PREVIEW_BYTES, where: filter };
+    const query = { kind: "offset", value: offset, count: Math.min(100, most - deadLetters.length), payload_bytes: PREVIEW_BYTES, where: filter };
     const found = await call<Browsed>("GET", path, { query, signal });
-    letters.push(...found.messages.map((message) => ({ partition: partition.number, message })));
+    deadLetters.push(...found.messages.map((message) => ({ partition: partition.number, message })));
     if (found.next_offset >= found.end_offset || found.next_offset <= offset) {
       index += 1;
       offset = topic.partitions[index]?.first_offset ?? 0;
@@ -101,19 +101,19 @@ export async function findLetters(topic: Topic, where: string, before: Found, si
       offset = found.next_offset;
     }
     const next = topic.partitions[index];
-    onProgress({ letters: [...letters], next: next ? { partition: next.number, offset } : null, isRunning: letters.length < most && next !== undefined });
+    onProgress({ deadLetters: [...deadLetters], next: next ? { partition: next.number, offset } : null, isRunning: deadLetters.length < most && next !== undefined });
   }
 }
 
-/** What a letter tells of its message: its headers by name, without those that the message had. */
-export function storyOf(message: Message): Record<string, string> {
+/** What a dead letter tells of its message: its headers by name, without those that the message had. */
+export function historyOf(message: Message): Record<string, string> {
   const story = message.headers.filter((header: Header) => header.key.startsWith("hs."));
   return Object.fromEntries(story.map((header) => [header.key.slice(3), header.value]));
 }
 
 export type Action = "redrive" | "discard";
 
-/** Which letters: those of a filter, or a single one. */
+/** Which dead letters: those of a filter, or a single one. */
 export interface Chosen {
   where: string;
   single: { partition: number; offset: number } | null;
@@ -145,8 +145,8 @@ interface Bulk {
   perSecond: number | null;
 }
 
-/** Send back or discard letters, part after part, until `isStopped`; letters that come meanwhile are not concerned. */
-export async function actOnLetters(bulk: Bulk, isStopped: () => boolean, onProgress: (progress: Progress) => void): Promise<void> {
+/** Send back or discard dead letters, part after part, until `isStopped`; letters that come meanwhile are not concerned. */
+export async function actOnDeadLetters(bulk: Bulk, isStopped: () => boolean, onProgress: (progress: Progress) => void): Promise<void> {
   const { action, topic, chosen, isDry, perSecond } = bulk;
   const parts = topic.partitions
     .filter((one) => chosen.single === null || one.number === chosen.single.partition)
