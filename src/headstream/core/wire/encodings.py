@@ -23,6 +23,9 @@ from headstream.core.wire.statuses import Status
 class Encoding:
     """The encoding of one generation."""
 
+    topic_at = 0
+    """The byte position of stream and topic in the payload of a request that appends."""
+
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
         """Return the command of a request."""
         raise NotImplementedError
