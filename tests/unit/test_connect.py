@@ -56,7 +56,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("http://host", "the user name is missing"),
         ("headstream://host/path", "a server.s URL has no path"),
         ("ftp://host", "ftp:// is not a kind of log"),
-        ("http://[::1", "this is not a URL"),
+        ("http://[::1", "the text is not a URL"),
     ],
 )
 def test_other_urls_are_refused_with_what_to_write(url: str, text: str) -> None:

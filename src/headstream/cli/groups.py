@@ -41,7 +41,7 @@ _group_argument = click.argument(
 def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
-    A group exists once it is created or has committed. On a server all consumers of a group share the topic's
+    A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
     partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
     process has closed its consumers.
 

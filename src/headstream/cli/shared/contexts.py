@@ -45,9 +45,9 @@ class Context:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
-            raise InvalidInputError("this is not a URL") from None
+            raise InvalidInputError("the text is not a URL") from None
         if not parts.scheme:
-            raise InvalidInputError("this is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
+            raise InvalidInputError("the text is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         if password and not username:
             return cls(bare, token=password)
@@ -112,7 +112,7 @@ class Contexts:
             self.current = document.get("current")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInputError(
-                "this is not a file of contexts", where=str(path), advice="Delete it, and create the contexts again"
+                "the file does not contain contexts", where=str(path), advice="Delete it, and create the contexts again"
             ) from None
 
     def items(self) -> list[tuple[str, Context]]:

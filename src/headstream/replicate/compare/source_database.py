@@ -47,7 +47,7 @@ class JdbcAccess:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname or len(parts.path) < 2:
             raise InvalidInputError(
-                "this is not the URL of a source database",
+                "the URL is not a source database's",
                 advice="Write postgresql://user:password@host:5432/database, mariadb://…, or jdbc:…",
             )
         scheme, flag, driver, jar_set = _SCHEMES[parts.scheme]
@@ -80,7 +80,7 @@ class SourceDatabase:
     """The tables of a database.
 
     Attributes:
-        has_iso_dates: Whether a date as text is `2026-01-31`.
+        has_iso_dates: Whether a date as text has the form `2026-01-31`.
     """
 
     def __init__(self, spark: SparkSession, access: JdbcAccess) -> None:

@@ -141,7 +141,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
                 content = _stored(files[path], vector)
             found[vector] = positions = _decode(content)
             if len(positions) != vector.cardinality:
-                raise DecodeError(f"{len(positions)} rows instead of {vector.cardinality}", 0)
+                raise DecodeError(f"it has {len(positions)} rows, not {vector.cardinality}", 0)
         except (DecodeError, ValueError, struct.error) as error:
             raise StorageError(f"the deletion vector is damaged: {error}", where=where) from error
     return found

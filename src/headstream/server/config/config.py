@@ -437,7 +437,7 @@ class _Loader:
         value = self._values
         name, password = value["headstream.root_username"], value["headstream.root_password"]
         if bool(name) != bool(password):
-            raise InvalidOptionError("the root user's name and password must be given together", where="root_username")
+            raise InvalidOptionError("the root user's name and password must be set together", where="root_username")
         given = {}
         if name:
             check_username(name)

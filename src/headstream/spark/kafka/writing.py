@@ -72,7 +72,7 @@ def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> 
     if "payload" not in types:
         raise InvalidOptionError("the rows have no column payload", advice="Name a column payload, as in SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
-        raise InvalidOptionError("no target topic: there is neither a column topic nor the option topic")
+        raise InvalidOptionError("the rows have no target topic: there is neither a column topic nor the option topic")
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(
