@@ -25,7 +25,7 @@ def test_the_environment_gives_the_url_when_none_is_given(tmp_path: Path, monkey
         log.create_stream("shop")
     assert (tmp_path / "headstream.json").is_file()
     monkeypatch.delenv("HEADSTREAM_URL")
-    with pytest.raises(hs.InvalidUrlError, match=r"no URL given.*HEADSTREAM_URL"):
+    with pytest.raises(hs.InvalidUrlError, match=r"the URL is missing.*HEADSTREAM_URL"):
         hs.connect()
 
 

@@ -47,7 +47,7 @@ def avro(
             )
         except Exception as error:  # the library raises several
             raise InvalidInputError(
-                f"the schema is not an Avro schema: {error}", advice="Pass it as JSON text or a dict"
+                f"the text is not an Avro schema: {error}", advice="Pass it as JSON text or a dict"
             ) from error
 
     reader, own_mark = parse(schema)
