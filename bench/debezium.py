@@ -5,7 +5,7 @@ apply    a whole run of a pipeline into one Delta table, local[2]: inserts of ne
          after a small one
 cases    changes that pipelines often get wrong (change_cases.py), as Debezium's messages
 
-python -m bench.debezium [--quick]
+python -m bench.debezium [--quick]      takes about two minutes
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _apply(
 
 
 def _apply_all(report: Report, directory: Path, table: TableMetadata, *, quick: bool) -> None:
-    count = 5_000 if quick else 100_000
+    count = 2_000 if quick else 30_000
     spark = session("bench-debezium", master="local[2]")
     order = [
         *((number, "INSERT", number) for number in range(count)),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, Iggy's Rust client, the
-# console's packages, and readers of Iceberg tables.
+# console's packages, MariaDB, and readers of Iceberg tables.
 # What cannot be installed here is said, and its tests are skipped by name.
 set -u
 cd "$(dirname "$0")/.."
@@ -20,6 +20,14 @@ fi
 [ -d console/node_modules ] || (cd console && npm ci --no-audit --no-fund --loglevel=error) || echo "the console's packages cannot be installed: they need npm" >&2
 .venv/bin/python -c 'from headstream.spark.sessions.jar_sets import NAMENODE; from headstream.spark.sessions.jars import fetch; fetch(jar_set=NAMENODE)' >/dev/null ||
   echo "the HDFS server cannot be fetched" >&2
+
+mariadb="$PWD/.cache/mariadb"
+if ! [ -d "$mariadb" ]; then # Debian's packages, unpacked: the server runs as this user
+  rm -rf "$mariadb.part" && mkdir -p "$mariadb.part/packages"
+  (cd "$mariadb.part/packages" && apt-get -qq download mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1 libncurses6 2>/dev/null &&
+    for package in *.deb; do dpkg -x "$package" .. || exit 1; done) && rm -r "$mariadb.part/packages" && mv "$mariadb.part" "$mariadb" ||
+    echo "MariaDB cannot be unpacked: it needs apt-get and dpkg of Debian 12" >&2
+fi
 
 # Readers of Iceberg tables, in directories of their own: DuckDB's extensions end at 1.5.5, Iceberg's runtime at Spark 4.1.
 readers="$PWD/.cache/iceberg-readers"

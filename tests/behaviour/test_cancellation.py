@@ -10,7 +10,7 @@ import pytest
 from tests.behaviour.conftest import Place
 from tests.campaigns.cancellation import MODES, run_history
 from tests.campaigns.cancelled_calls import run_calls
-from tests.campaigns.cancelling import find_coroutines
+from tests.campaigns.cancelling import find_coroutines, impatient
 
 KAFKA_MODES = [mode for mode in MODES if "retrying" not in mode and "shared" not in mode]
 
@@ -36,3 +36,10 @@ def test_cancelled_calls_lose_no_message(place: Place) -> None:
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_many_cancelled_calls_lose_no_message(place: Place, seed: int) -> None:
     assert run(place, seed, 400).total() > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_many_interrupted_calls_lose_no_message(place: Place, seed: int) -> None:
+    with impatient():
+        assert run(place, seed, 60).total() > 0

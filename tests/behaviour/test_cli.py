@@ -336,11 +336,7 @@ def test_import_interrupted_by_ctrl_c_ends_with_130_and_goes_on(url: str, tmp_pa
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["jars"],
-        ["demo"],
-        ["replicate", "run", "--topics", "a/b", "--tables", "tables", "--checkpoint", "checkpoint"],
-    ],
+    [["jars"], ["demo"], ["replicate", "run", "--topics", "a/b", "--tables", "tables", "--checkpoint", "checkpoint"]],
     ids=" ".join,
 )
 def test_without_java_it_says_what_to_install(arguments: list[str], url: str, tmp_path: Path) -> None:

@@ -53,11 +53,7 @@ def test_users_are_made_shown_changed_and_deleted(server: LocalServer) -> None:
         log.create_topic("shop/orders")
     rights = ["--allow", "read_servers,read_users", "--allow", "shop=read_stream", "--allow", "shop/orders=all"]
     made = run("user", "create", "ann", *rights, stdin="secret1\n")
-    spelled = [
-        "read_servers,read_users",
-        "shop=read_stream",
-        "shop/orders=manage_topic,read_topic,poll_messages,send_messages",
-    ]
+    spelled = ["read_servers,read_users", "shop=read_stream", "shop/orders=manage_topic,read_topic,poll_messages,send_messages"]
     assert made["rights"] == run("user", "show", "ann")["rights"] == spelled
     run("user", "permissions", "ann", "--allow", "all")
     assert run("user", "show", "ann")["rights"][0].startswith("manage_servers,read_servers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 from tests.behaviour.conftest import Place, at
+from tests.support.async_clients import Gate
 from tests.support.forked import in_child
 
 TOPIC = "shop/orders"
@@ -138,11 +139,17 @@ def test_a_process_of_multiprocessing_has_connections_of_its_own_or_is_refused(l
     assert ("before this process was forked" in told) is is_embedded(place)
 
 
-def test_an_asyncio_client_in_a_forked_child_has_a_thread_of_its_own(log: hs.Client, place: Place) -> None:
+def test_an_asyncio_client_in_a_forked_child_has_a_thread_of_its_own_and_no_message_of_a_cancelled_poll(
+    log: hs.Client, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = hs.connect_async(place.url, **place.options)
+
+    def poll() -> Coroutine[Any, Any, list[hs.ReceivedMessage]]:
+        return client.poll(TOPIC, at(1), consumer="me", auto_commit=True)
 
     async def use(client: AsyncClient) -> tuple[Any, Any]:
         await client.send(TOPIC, b"the parent's")
+        await Gate(monkeypatch, hs.Client, "poll").cancel(poll())
         consumer, producer = client.consumer(TOPIC, group="billing"), client.producer(TOPIC, linger_ms=60_000)
         await anext(consumer)
         await producer.send(b"later")
@@ -154,6 +161,7 @@ def test_an_asyncio_client_in_a_forked_child_has_a_thread_of_its_own(log: hs.Cli
         await consumer.close()
         await producer.close()
         found = [topic.name for topic in await client.topics()]
+        found += [str(message.payload) for message in await poll()]
         await client.close()
         return sorted(found)
 
@@ -163,6 +171,7 @@ def test_an_asyncio_client_in_a_forked_child_has_a_thread_of_its_own(log: hs.Cli
     assert log.offsets(TOPIC, "billing") == {}
 
     async def end() -> None:
+        assert [message.payload for message in await poll()] == [b"the parent's"]
         await producer.close()
         await consumer.close()
         await client.close()

@@ -12,32 +12,8 @@ from tests.campaigns.killed_servers import KilledServer
 from tests.support.killed_jobs import Job
 from tests.support.mirrors import COUNT, KILLS, check, command, fill, stored
 
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))]
 
-
-@pytest.mark.nightly  # the next test does the same, and kills the destination too
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_mirror_that_is_killed_again_and_again_copies_each_message_once(tmp_path: Path, seed: int) -> None:
-    randomness = random.Random(seed)
-    source, target = ((tmp_path / name).as_uri() for name in ("source", "target"))
-    with hs.connect(source) as log:
-        fill(log)
-    kills = 0
-    for _ in range(KILLS if seed > 1 else 3):
-        before = stored(target)
-        if before >= COUNT * 0.8:
-            break
-        Job(command(source, target), tmp_path).kill_at_work(
-            lambda: stored(target), randomness.randrange(1, COUNT // 10), randomness.choice((0, 0, 0.05))
-        )
-        kills += 1
-    assert kills >= 2
-    Job(command(source, target), tmp_path).finish()
-    with hs.connect(target) as log:
-        check(log)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))])
 def test_a_mirror_and_its_destination_that_are_killed_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     source = (tmp_path / "source").as_uri()

@@ -98,10 +98,7 @@ def test_a_producer_goes_on_through_purges_and_loses_nothing_sent_after_the_last
 def test_members_of_a_group_are_told_of_a_purge_and_go_on_after_seek(log: hs.Client, send: Send) -> None:
     for partition in numbers(3):
         send(b"a", b"b", topic="shop/carts", partition=partition)
-    with (
-        log.consumer("shop/carts", group="g", timeout_ms=0) as one,
-        log.consumer("shop/carts", group="g", timeout_ms=0) as two,
-    ):
+    with log.consumer("shop/carts", group="g", timeout_ms=0) as one, log.consumer("shop/carts", group="g", timeout_ms=0) as two:
         assert len(list(one)) + len(list(two)) == 6
         log.purge_topic("shop/carts")
         for partition in numbers(3):

@@ -56,11 +56,7 @@ def payloads(messages: Sequence[hs.Message]) -> list[bytes | None]:
 
 @pytest.mark.parametrize(
     ("order", "expected"),
-    [
-        ("partition", "0-1 1-1 1-2 1-3 2-1 3-1"),
-        ("key", "0-1 1-1 2-1 1-2 1-3 3-1"),
-        ("skip", "0-1 1-1 2-1 3-1 1-2 1-3"),
-    ],
+    [("partition", "0-1 1-1 1-2 1-3 2-1 3-1"), ("key", "0-1 1-1 2-1 1-2 1-3 3-1"), ("skip", "0-1 1-1 2-1 3-1 1-2 1-3")],
 )
 def test_a_failing_message_is_tried_again_and_then_given_up(log: hs.Client, order: str, expected: str) -> None:
     for number in range(4):

@@ -15,17 +15,16 @@ import itertools
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import headstream as hs
-from headstream.client import worker
 from headstream.errors import HeadstreamError, InvalidInputError
 from tests.campaigns.cancelled_calls import run_calls
-from tests.campaigns.cancelling import CANCELLED, Canceller
+from tests.campaigns.cancelling import CANCELLED, Canceller, is_impatient
 
 __all__ = ["MODES", "CancellationHistory", "run_history"]
 
@@ -35,7 +34,7 @@ Place = tuple[str, int, int]
 _GROUP: Final = "cancelling"
 _INTERRUPT_S: Final = 1.5
 """A cancelled call that takes longer may be interrupted: the client waits for two seconds."""
-_PROGRESS_S: Final = 10.0
+_PROGRESS_S: Final = 60.0
 """A message that is not delivered within this time is lost."""
 _MORE: Final = 5
 """Messages that are sent at a time while a call of the consumer was not cancelled yet."""
@@ -198,6 +197,8 @@ class _History:
             options["dead_letter"] = self.letters
         if "shared" in self.mode:
             options["mode"] = "shared"
+        if is_impatient():  # what an interrupted call has joined or leased is free again soon
+            options |= {"lease": "1s"} if "shared" in self.mode else {"session_timeout_ms": 1_000}
         return self.log.consumer(named, **options)
 
     def _decode(self, payload: bytes) -> bytes:
@@ -228,7 +229,7 @@ class _History:
 
     def _missing(self) -> set[str]:
         """Return the calls that were not cancelled yet; after interrupted calls nothing is certain, so some have no message."""
-        if worker._CANCEL_TIMEOUT_S < _INTERRUPT_S:
+        if is_impatient():
             return set()
         return self.steps.keys() - {name.partition(".")[2] for name in self.call.counts}
 
@@ -433,7 +434,7 @@ class _History:
                 left -= 1
                 began_s = loop.time()
                 await self._try(rng.choice(steps)(consumer, rng.random() < 0.8))
-                model.is_interrupted = model.is_interrupted or loop.time() - began_s > self._interrupt_s()
+                model.is_interrupted |= is_impatient() or loop.time() - began_s > _INTERRUPT_S
                 if rng.random() < 0.1:
                     await self._check(consumer)
                 if len(model.ever) > seen:
@@ -457,9 +458,6 @@ class _History:
 
     def _never(self, consumer: Any, name: str) -> bool:
         return f"{type(consumer).__name__}.{name}" not in self.call.counts
-
-    def _interrupt_s(self) -> float:
-        return min(_INTERRUPT_S, worker._CANCEL_TIMEOUT_S)
 
     async def _try(self, step: Awaitable[None]) -> None:
         try:
@@ -522,17 +520,6 @@ class _History:
             origin = ("hs.origin.topic", "hs.origin.partition", "hs.origin.offset")
             places = [tuple(letter.headers[name] for name in origin) for letter in letters]
             model.check_letters(Counter((str(topic), int(str(part)), int(str(offset))) for topic, part, offset in places))
-
-
-@contextmanager
-def impatient() -> Iterator[None]:
-    """Interrupt every cancelled call that is not over within a few milliseconds, as if its server did not answer."""
-    patient_s = worker._CANCEL_TIMEOUT_S
-    worker._CANCEL_TIMEOUT_S = 0.002  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        worker._CANCEL_TIMEOUT_S = patient_s  # type: ignore[misc]
 
 
 async def run_history(url: str, mode: str, seed: int, count: int = 150) -> Counter[str]:

@@ -9,10 +9,15 @@ import inspect
 import pkgutil
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-__all__ = ["CANCELLED", "Canceller", "find_coroutines"]
+import pytest
+
+from headstream.client import worker
+
+__all__ = ["CANCELLED", "Canceller", "find_coroutines", "impatient", "is_impatient"]
 
 _PACKAGES: Final = ("headstream.client", "headstream.handlers")
 _INTERNAL: Final = ("Worker", "Member")
@@ -26,6 +31,19 @@ class _Outcome(enum.Enum):
 
 CANCELLED: Final = _Outcome.CANCELLED
 """The result of a call that was cancelled."""
+
+
+def is_impatient() -> bool:
+    """Return whether impatient() has begun: what was interrupted may have left a member or a lease at the server."""
+    return worker._CANCEL_TIMEOUT_S < 1
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Interrupt every cancelled call that is not over within a few milliseconds, as if its server did not answer."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(worker, "_CANCEL_TIMEOUT_S", 0.002)
+        yield
 
 
 class Canceller:

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from headstream.connect import connect
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config_file import load_config
 from headstream.replicate.tables.tables import table_path
+from headstream.spark import session
 from headstream.testing import DebeziumEngine, PostgresServer
 from headstream.testing.temporary_server import HOST, find_free_ports
 from tests.support.killed_jobs import Job
@@ -106,12 +108,14 @@ class DebeziumHistory:
     """One history.
 
     Args:
-        spark: The session in which the pipeline runs; None for processes that are killed too.
+        spark: The session in which the pipeline runs. Without it the pipeline is killed too, in processes of its own; what they
+            leave is applied in a session that all histories share.
     """
 
     def __init__(self, seed: int, spark: SparkSession | None = None) -> None:
         self.counts = Counter[str]()
         self._seed, self._rng, self._spark = seed, random.Random(seed), spark
+        self._has_kills = spark is None
         self._atomic, self._has_history = seed % 3 == 0, seed % 4 == 2
         self._columns = {table: list(columns) for table, columns in _COLUMNS.items()}
         self._added = 0
@@ -191,16 +195,13 @@ class DebeziumHistory:
         # Of the other tables, changes of key lack large columns, so that type 2 rejects them.
         lines += ['[table."public.whole"]', "scd_type = 2"] if self._has_history else []
         path.write_text("\n".join(lines))
-        if self._spark is not None:
-            summary = ReplicatePipeline(self._spark, load_config(path, {"once": True})).run().to_dict()
-        else:
-            if self._rng.random() < 0.5:
-                self._count("pipeline killed")
-                tables = self._directory / "tables"
-                self._job(path).kill_at_work(
-                    lambda: len(list(tables.rglob("_delta_log/*.json"))), self._rng.randint(1, 3), self._rng.random() / 10
-                )
-            summary = json.loads(self._job(path).finish())
+        if self._has_kills and self._rng.random() < 0.5:
+            self._count("pipeline killed")
+            tables = self._directory / "tables"
+            self._job(path).kill_at_work(
+                lambda: len(list(tables.rglob("_delta_log/*.json"))), self._rng.randint(1, 3), self._rng.random() / 10
+            )
+        summary = ReplicatePipeline(self._spark or _shared_session(), load_config(path, {"once": True})).run().to_dict()
         assert (summary["dead"], summary["parked"], summary["delayed"]) == (0, 0, 0), f"seed {self._seed}: {summary}"
 
     def _job(self, config: Path) -> Job:
@@ -344,6 +345,11 @@ class DebeziumHistory:
                 different = {name: (str(one[name])[:200], str(other[name])[:200]) for name in names if one[name] != other[name]}
                 assert not different, f"seed {self._seed}: {table}, {order(one)}: {different}"
             assert len(wanted) == len(lake), f"seed {self._seed}: {table} has {len(wanted)} rows, in the lake {len(lake)}"
+
+
+@cache
+def _shared_session() -> SparkSession:
+    return session("debezium-histories", master="local[2]", quick_start=True)
 
 
 def _url(server: ServerProcess) -> str:

@@ -274,11 +274,7 @@ class FaultHistory:
                     self._files.revive()
                 try:
                     modelled.partition = PartitionWriter(
-                        modelled.directory,
-                        self._files,
-                        wide=False,
-                        segment_bytes=modelled.segment_bytes,
-                        fsync=modelled.fsync,
+                        modelled.directory, self._files, wide=False, segment_bytes=modelled.segment_bytes, fsync=modelled.fsync
                     )
                 except Killed:
                     self._note("  killed while it recovered")

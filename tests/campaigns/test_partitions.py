@@ -13,12 +13,7 @@ from tests.support.replicate.plain_engine import open_plain_engine
 def run(directory: Path, seed: int, steps: int, *, scd_type: int, partition_by: tuple[str, ...], city_is_key: bool) -> None:
     path = directory / "t"
     history = PartitionHistory(
-        directory,
-        seed,
-        lambda: open_plain_engine(path),
-        scd_type=scd_type,
-        partition_by=partition_by,
-        city_is_key=city_is_key,
+        directory, seed, lambda: open_plain_engine(path), scd_type=scd_type, partition_by=partition_by, city_is_key=city_is_key
     )
     history.run(steps)
     history.compare_by_pyarrow()

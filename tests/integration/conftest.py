@@ -36,7 +36,7 @@ def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     pyspark = pytest.importorskip("pyspark")
     jars = pyspark.__version__.startswith(SPARK_VERSION)
     lean = LEAN if pytestconfig.option.markexpr == FIRST_TIER else {}
-    databases = ("postgresql",) if jars else ()
+    databases = () if not jars else ("postgresql",) if lean else ("postgresql", "mariadb")
     config = lean | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
         started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars, with_jars=databases)

@@ -68,13 +68,7 @@ values = st.one_of(
 )
 messages = st.builds(
     lambda pairs, offset, state, time, id, key, payload: Message(
-        headers=Headers(pairs),
-        offset=offset,
-        state=MessageState(state),
-        timestamp=time,
-        id=id,
-        key=key,
-        payload=payload,
+        headers=Headers(pairs), offset=offset, state=MessageState(state), timestamp=time, id=id, key=key, payload=payload
     ),
     st.lists(st.tuples(st.sampled_from([*NAMES, "other"]), values), max_size=5),
     st.integers(0, (1 << 64) - 1),
@@ -112,13 +106,7 @@ def test_a_filter_selects_the_same_messages_compiled_interpreted_and_decoded(tex
     before = truths.index(FAILED) if FAILED in truths else len(truths)
     stopped = select(filter_scan, stored, chosen.program, 2)
     assert stopped == select(INTERPRETED, stored, chosen.program, 2)
-    assert stopped[1:] == (
-        truths[:before].count(TRUE),
-        len(encode_polled(decoded[:before])),
-        before,
-        0,
-        before < len(truths),
-    )
+    assert stopped[1:] == (truths[:before].count(TRUE), len(encode_polled(decoded[:before])), before, 0, before < len(truths))
 
 
 # -- with SQLite, where every column has one type ------------------------------------------------------------------------

@@ -156,10 +156,7 @@ def test_decode_mask_returns_the_ordinals_that_encode_mask_was_given(ordinals: s
 
 @settings(max_examples=60)
 @given(
-    tables(),
-    st.sampled_from(["avro", "json"]),
-    texts,
-    st.builds(Lineage, texts, texts, texts, texts.filter(bool), longs, texts),
+    tables(), st.sampled_from(["avro", "json"]), texts, st.builds(Lineage, texts, texts, texts, texts.filter(bool), longs, texts)
 )
 def test_decode_metadata_returns_what_metadata_message_was_given(
     columns: list[ColumnMetadata], form: Any, schema_id: str, lineage: Lineage

@@ -9,6 +9,7 @@ background; if the server does not answer, the connection is dropped after two s
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
@@ -73,7 +74,7 @@ class AsyncClient:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
         self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
-        """Messages that cancelled polls have committed, by the polls' arguments."""
+        """Messages that cancelled polls have committed, by process and arguments: a forked child has none of its parent's."""
 
     async def open(self) -> None:
         """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""
@@ -245,7 +246,7 @@ class AsyncClient:
         poll = functools.partial(self._client.poll, topic, partition, **options)
         if not options.get("auto_commit"):
             return await self._worker.run(poll)
-        place = str(topic), partition, str(options.get("consumer")), options.get("where")
+        place = os.getpid(), str(topic), partition, str(options.get("consumer")), options.get("where")
         return await self._worker.take(lambda: self._poll_kept(place, poll, options), functools.partial(self._keep, place))
 
     def _poll_kept(

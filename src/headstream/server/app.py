@@ -155,10 +155,10 @@ class ServerApp:
         note(
             logging.INFO,
             "ready",
-            tcp=self._spell(self.tcp_address),
-            http=self._spell(self.http_address),
-            quic=self._spell(self.quic_address),
-            kafka=self._spell(self.kafka_address),
+            tcp=self._format_address(self.tcp_address),
+            http=self._format_address(self.http_address),
+            quic=self._format_address(self.quic_address),
+            kafka=self._format_address(self.kafka_address),
             data=config.data,
         )
 
@@ -384,5 +384,5 @@ class ServerApp:
         return secret
 
     @staticmethod
-    def _spell(address: Address | None) -> str | None:
+    def _format_address(address: Address | None) -> str | None:
         return None if address is None else str(address)

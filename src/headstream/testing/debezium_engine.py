@@ -19,13 +19,12 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, Protocol
 
 from headstream.errors import EnvironmentSetupError
-from headstream.spark.sessions.jar_sets import DEBEZIUM
+from headstream.spark.sessions.jar_sets import DEBEZIUM, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
-from headstream.testing.postgresql import PostgresServer
 from headstream.testing.temporary_server import CHECK_SECONDS, TemporaryServer
 
 _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
@@ -68,6 +67,25 @@ _SETTINGS: Final = {
 }
 
 
+class CapturedDatabase(Protocol):
+    """A database that the engine can capture, such as PostgresServer."""
+
+    @property
+    def user(self) -> str:
+        """Name of a user who may replicate."""
+
+    @property
+    def password(self) -> str:
+        """Password of that user."""
+
+    @property
+    def port(self) -> int:
+        """Port of the loopback address."""
+
+    def execute(self, sql: str) -> str:
+        """Run statements and return their output, a line per row."""
+
+
 class DebeziumEngine(TemporaryServer):
     """The engine of one connector, running from start() to stop() or within a `with` statement.
 
@@ -81,9 +99,13 @@ class DebeziumEngine(TemporaryServer):
         start_seconds: Timeout of a start and of flush(), seconds.
     """
 
+    _jars: ClassVar[JarSet] = DEBEZIUM
+    _mark: ClassVar[str] = _MARK
+    """Statements that insert a row into the table of marks, and return its number."""
+
     def __init__(
         self,
-        source: PostgresServer,
+        source: CapturedDatabase,
         kafka: tuple[str, int],
         *,
         settings: Mapping[str, str] | None = None,
@@ -108,18 +130,18 @@ class DebeziumEngine(TemporaryServer):
             EnvironmentSetupError: it is not sent in time, or the engine ends repeatedly; the text has the end of its log.
         """
         marks = self._home() / _MARKS
-        first = int(self._source.execute(_MARK))
+        first = int(self._source.execute(self._mark))
         begun = marked = time.monotonic()
         starts = 0
         while max(_sent_marks(marks), default=0) < first:
-            if not self.is_running:
+            now = time.monotonic()
+            if (starts == _STARTS and not self.is_running) or now > begun + self._start_seconds:
+                raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
+            if not self.is_running:  # its log begins again
                 starts += 1
                 self.start()
-            now = time.monotonic()
-            if starts == _STARTS or now > begun + self._start_seconds:
-                raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
             if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
-                self._source.execute(_MARK)
+                self._source.execute(self._mark)
                 marked = now
             time.sleep(CHECK_SECONDS)
 
@@ -149,7 +171,7 @@ class DebeziumEngine(TemporaryServer):
         (directory / "engine.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def _command(self, directory: Path) -> list[str]:
-        jars = fetch(jar_set=DEBEZIUM)
+        jars = fetch(jar_set=self._jars)
         command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
         return [*command, str(_PROGRAM), str(directory / "engine.properties")]

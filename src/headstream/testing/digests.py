@@ -75,29 +75,29 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
 
 def canonical_value(value: object) -> str:
     """Return the canonical encoding of a value, as in the module's docstring; InvalidInputError for an unsupported type."""
-    spell = _SPELLINGS.get(type(value))
-    if spell is None:  # a subclass, such as pandas' Timestamp
+    format_value = _SPELLINGS.get(type(value))
+    if format_value is None:  # a subclass, such as pandas' Timestamp
         for kind in (datetime, date, time, bool, int, float, Decimal, str):
             if isinstance(value, kind):
                 return _SPELLINGS[kind](value)
         raise InvalidInputError(
             f"a {type(value).__name__} has no canonical encoding", advice="Digest only columns of plain types"
         )
-    return spell(value)
+    return format_value(value)
 
 
-def _spell_decimal(value: Decimal) -> str:
+def _format_decimal(value: Decimal) -> str:
     text = format(value, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "#0" if text == "-0" else f"#{text}"
 
 
-def _spell_float(value: float) -> str:
+def _format_float(value: float) -> str:
     return f"~{(value + 0.0).hex()}" if value == value else "~nan"  # adding 0.0 turns -0.0 into 0.0
 
 
-def _spell_datetime(value: datetime) -> str:
+def _format_datetime(value: datetime) -> str:
     plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     return f"t{plain.isoformat(timespec='microseconds')}"
 
@@ -106,13 +106,13 @@ _SPELLINGS: Final[dict[type, Callable[[Any], str]]] = {
     type(None): lambda value: "-",
     bool: lambda value: "T" if value else "F",
     int: lambda value: f"#{value}",
-    Decimal: _spell_decimal,
-    float: _spell_float,
+    Decimal: _format_decimal,
+    float: _format_float,
     str: json.dumps,
     bytes: lambda value: f"x{value.hex()}",
     bytearray: lambda value: f"x{value.hex()}",
     memoryview: lambda value: f"x{value.hex()}",
     date: lambda value: f"d{value.isoformat()}",
-    datetime: _spell_datetime,
+    datetime: _format_datetime,
     time: lambda value: json.dumps(format_time(value)),
 }

@@ -31,7 +31,7 @@ HeaderMap: TypeAlias = dict[str, str | int | bool | HeaderValue]
 
 _SERVER: Final = "source.example"
 _REFRESHED: Final = "2024-01-15T07:59:00.000"
-_spell_key: Final = json.JSONEncoder(ensure_ascii=False).encode
+_encode_key: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class SourceMessage(NamedTuple):
@@ -322,7 +322,7 @@ class _CapturedVersion:
             return self._table.qualified_name.encode()
         row = change.before if change.after is None else change.after
         assert row is not None
-        return _spell_key({name: str(row[name]) for name in self._keys}).encode()
+        return _encode_key({name: str(row[name]) for name in self._keys}).encode()
 
 
 class _Images(NamedTuple):

@@ -128,7 +128,7 @@ class JsonEncoder:
     def encode_row(self, row: Row) -> bytes:
         """Return a row as a JSON object."""
         get = row.get
-        return _json({name: None if (value := get(name)) is None else spell(value) for name, spell in self._columns})
+        return _json({name: None if (value := get(name)) is None else render(value) for name, render in self._columns})
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
         """Return a complete message in its envelope."""

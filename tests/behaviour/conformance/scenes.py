@@ -38,12 +38,7 @@ GROUP = ConsumerRef(ConsumerKind.GROUP, 1)
 
 
 def create_topic(
-    stream: Identifier = 1,
-    name: str = TOPIC,
-    partitions: int = 3,
-    *,
-    id: int = 0,
-    max_bytes: int = SERVER_DEFAULT,
+    stream: Identifier = 1, name: str = TOPIC, partitions: int = 3, *, id: int = 0, max_bytes: int = SERVER_DEFAULT
 ) -> CreateTopic:
     return CreateTopic(stream, id, partitions, Compression.NONE, NEVER, max_bytes, 1, name)
 

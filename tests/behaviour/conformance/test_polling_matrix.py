@@ -53,16 +53,7 @@ def test_polls_by_offset_find_messages_across_batches(root: TcpPeer, size: int) 
     for batch in batches(size):
         send(root, batch)
     everything = list(range(COUNT))
-    for value, count in (
-        (0, COUNT),
-        (0, 3),
-        (4, 8),
-        (12, COUNT),
-        (COUNT - 1, 10),
-        (COUNT, 10),
-        (COUNT + 5, 10),
-        (1 << 63, 1),
-    ):
+    for value, count in ((0, COUNT), (0, 3), (4, 8), (12, COUNT), (COUNT - 1, 10), (COUNT, 10), (COUNT + 5, 10), (1 << 63, 1)):
         reply = poll(root, value=value, count=count)
         assert numbers(polled(reply)) == everything[value : value + count]
         assert reply.current_offset == COUNT - 1

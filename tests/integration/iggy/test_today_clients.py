@@ -172,9 +172,7 @@ def test_today_client_reads_back_its_headers_over_tls(today: Path, encrypted: st
 
 
 @pytest.mark.nightly
-def test_a_client_of_a_generation_between_is_refused_at_login_and_the_log_names_versions_that_work(
-    server: ServerProcess,
-) -> None:
+def test_a_client_of_a_generation_between_is_refused_at_login_and_the_log_names_versions_that_work(server: ServerProcess) -> None:
     between = make_environment("0.8.0", "apache-iggy")
     command = [str(between), "-c", LOGIN, "{}:{}".format(*server.tcp)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

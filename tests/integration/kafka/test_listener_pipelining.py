@@ -13,7 +13,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import FETCH, PRODUCE
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
-from tests.support.server.kafka_socket import KafkaSocket, spell_request
+from tests.support.server.kafka_socket import KafkaSocket, encode_request
 
 _LONG_MS = 60_000
 
@@ -25,14 +25,14 @@ def produce(correlation_id: int, *values: bytes, topic: str = "shop.orders") -> 
     for number, value in enumerate(values):
         builder.append(number, timestamp=1, key=None, value=value, headers=[])
     data = [{"name": topic, "partition_data": [{"index": 0, "records": [bytes(builder.build())]}]}]
-    return spell_request(PRODUCE, 3, correlation_id, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
+    return encode_request(PRODUCE, 3, correlation_id, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
 
 
 def fetch(correlation_id: int, offset: int, *, min_bytes: int) -> bytes:
     partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     topics = [{"topic": "shop.orders", "partitions": [partition]}]
     waits = {"max_wait_ms": _LONG_MS, "min_bytes": min_bytes, "max_bytes": 1 << 20}
-    return spell_request(FETCH, 4, correlation_id, isolation_level=0, topics=topics, **waits)
+    return encode_request(FETCH, 4, correlation_id, isolation_level=0, topics=topics, **waits)
 
 
 def offset_of(response: dict[str, Any]) -> int:

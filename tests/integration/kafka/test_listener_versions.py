@@ -13,7 +13,7 @@ from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS
 from headstream.server.kafka.protocol.schema_text import KafkaField
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
-from tests.support.server.kafka_socket import KafkaSocket, spell_request
+from tests.support.server.kafka_socket import KafkaSocket, encode_request
 
 _TEXTS = {"mechanism": "PLAIN", "client_software_name": "test", "client_software_version": "1.0"}
 
@@ -54,5 +54,5 @@ def listener() -> Iterator[KafkaListener]:
 )
 def test_each_version_of_each_request_is_answered(listener: KafkaListener, key: int, version: int) -> None:
     with KafkaSocket(listener) as client:
-        client.send(spell_request(key, version, 7, **_values(APIS[key].request.fields, version)))
+        client.send(encode_request(key, version, 7, **_values(APIS[key].request.fields, version)))
         assert client.receive(key, version, 7) is not None

@@ -249,9 +249,7 @@ def _count(path: Place) -> int:
 
 
 @pytest.mark.nightly
-def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
-    tmp_path: Path,
-) -> None:
+def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(tmp_path: Path) -> None:
     log = Log(tmp_path, transactions=150)
     with cluster(tmp_path) as pipeline:
         log.send([*log.metadata, *log.loads])

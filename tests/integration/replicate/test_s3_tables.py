@@ -261,11 +261,7 @@ def test_a_merge_into_a_known_table_takes_few_requests(server: S3Server, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("change_of", "what"),
-    [
-        ({"endpoint": "http://127.0.0.1:1"}, "Connection refused"),
-        ({"bucket": "nobucket"}, "NoSuchBucket"),
-    ],
+    ("change_of", "what"), [({"endpoint": "http://127.0.0.1:1"}, "Connection refused"), ({"bucket": "nobucket"}, "NoSuchBucket")]
 )
 def test_check_stores_names_what_was_tried_and_what_to_set(
     server: S3Server, tmp_path: Path, change_of: dict[str, str], what: str

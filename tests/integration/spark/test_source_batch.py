@@ -145,11 +145,7 @@ def test_source_reads_all_when_there_are_many_batches(spark: SparkSession, url: 
     frame = read(spark, url)
     assert frame.selectExpr(
         "count(*)", "sum(CAST(CAST(payload AS string) AS bigint))", "count(DISTINCT partition, offset)"
-    ).first() == (
-        45_000,
-        sum(range(45_000)),
-        45_000,
-    )
+    ).first() == (45_000, sum(range(45_000)), 45_000)
     wrong = frame.where("checksum <> crc32(payload) OR state <> 'available' OR length(id) <> 36").count()
     assert wrong == 0
     assert [row.checksum for row in frame.where("payload = CAST('0' AS binary)").collect()] == [zlib.crc32(b"0")]
@@ -178,10 +174,7 @@ def test_source_leaves_out_messages_that_are_not_available_unless_asked(spark: S
 
 def test_source_reads_a_range_when_offsets_are_given(spark: SparkSession, url: str) -> None:
     send(url, 40, partitions=2)
-    ranges = {
-        "startingOffsets": '{"shop/orders": {"1": 5, "2": -2}}',
-        "endingOffsets": '{"shop/orders": {"1": 12, "2": 3}}',
-    }
+    ranges = {"startingOffsets": '{"shop/orders": {"1": 5, "2": -2}}', "endingOffsets": '{"shop/orders": {"1": 12, "2": 3}}'}
     rows = read(spark, url, **ranges).select("partition", "offset").orderBy("partition", "offset").collect()
     assert [tuple(row) for row in rows] == [(1, offset) for offset in range(5, 12)] + [(2, offset) for offset in range(3)]
     assert read(spark, url, startingOffsets='{"shop/orders": {"1": -1, "2": -1}}').count() == 0

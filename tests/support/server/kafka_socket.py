@@ -11,7 +11,7 @@ from headstream.server.kafka.protocol.framing import skip_tags
 from tests.support.server.kafka_listeners import KafkaListener
 
 
-def spell_request(api: int, version: int, correlation_id: int, **values: Any) -> bytes:
+def encode_request(api: int, version: int, correlation_id: int, **values: Any) -> bytes:
     """Return a request with its length and head."""
     name, schema = b"test", APIS[api].request
     body = struct.pack(">hhih", api, version, correlation_id, len(name)) + name + bytes(schema.is_flexible(version))
@@ -28,14 +28,14 @@ class KafkaSocket:
         self._socket = socket.create_connection((host, int(port)), 20)
         if isinstance(listener, str):
             return
-        self.send(spell_request(SASL_HANDSHAKE, 1, 1, mechanism="PLAIN"))
+        self.send(encode_request(SASL_HANDSHAKE, 1, 1, mechanism="PLAIN"))
         assert self.receive(SASL_HANDSHAKE, 1, 1)["error_code"] == 0
-        self.send(spell_request(SASL_AUTHENTICATE, 0, 2, auth_bytes=b"\0iggy\0iggy"))
+        self.send(encode_request(SASL_AUTHENTICATE, 0, 2, auth_bytes=b"\0iggy\0iggy"))
         assert self.receive(SASL_AUTHENTICATE, 0, 2)["error_code"] == 0
 
     def ask(self, api: int, version: int, **values: Any) -> dict[str, Any]:
         """Send a request, and return its response."""
-        self.send(spell_request(api, version, 9, **values))
+        self.send(encode_request(api, version, 9, **values))
         return self.receive(api, version, 9)
 
     def send(self, data: bytes) -> None:

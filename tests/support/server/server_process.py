@@ -31,12 +31,7 @@ class ServerProcess:
     """
 
     def __init__(
-        self,
-        data: Path,
-        *flags: str,
-        environ: Mapping[str, str] | None = None,
-        tcp_port: int = 0,
-        python: str = sys.executable,
+        self, data: Path, *flags: str, environ: Mapping[str, str] | None = None, tcp_port: int = 0, python: str = sys.executable
     ) -> None:
         self.data = data
         self._start_again = (data, flags, environ, python)

@@ -67,11 +67,7 @@ def test_every_command_explains_itself_by_an_example(path: tuple[str, ...]) -> N
     assert f"headstream {' '.join(path)}" in shown.output.split("Example")[1]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in ALL if path[0] not in OF_NO_LOG and path not in OF_A_CHECKPOINT],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("path", [path for path in ALL if path[0] not in OF_NO_LOG and path not in OF_A_CHECKPOINT], ids=" ".join)
 def test_every_command_that_connects_takes_url_and_output(path: tuple[str, ...]) -> None:
     shown = invoke(*path, "--help").output
     assert "--url" in shown

@@ -35,10 +35,21 @@ def test_every_name_of_the_client_is_there() -> None:
         "raise_again",
         "close_soon",
         "wait_for",
-        "wait_for_space",
+        "wait_for_room",
         "watch",
     }
-    inner = {"after_fork", "fetch", "finish", "is_ready", "may_wait", "put_back", "take", "take_within", "record_failure"}
+    inner = {
+        "after_fork",
+        "end_cancelled",
+        "fetch",
+        "finish",
+        "is_ready",
+        "may_wait",
+        "put_back",
+        "take",
+        "take_within",
+        "record_failure",
+    }
     assert names(AsyncConsumer) == names(hs.Consumer) - inner
     left_out = inner | {"consumer"}
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}

@@ -24,11 +24,7 @@ class Model(pydantic.BaseModel):
     what: str
 
 
-SCHEMA = {
-    "type": "record",
-    "name": "Order",
-    "fields": [{"name": "number", "type": "long"}, {"name": "what", "type": "string"}],
-}
+SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}, {"name": "what", "type": "string"}]}
 
 FORMATS: list[tuple[Serializer[Any], Any, bytes]] = [
     (serializers.json(), {"number": 1, "what": "tea—pot"}, b'{"number": "1"'),

@@ -19,7 +19,13 @@ from headstream.core.wire.extensions.deliveries import (
     SettleDeliveries,
     pause_rule_of,
 )
-from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries, GroupCounts, ToldMessage, spell_counts
+from headstream.core.wire.extensions.delivery_views import (
+    GetDelivery,
+    GetGroupDeliveries,
+    GroupCounts,
+    ToldMessage,
+    encode_counts,
+)
 from headstream.core.wire.extensions.leases import LeaseMessages, SettleLeases
 from headstream.core.wire.records import Command
 
@@ -85,7 +91,7 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
 def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
     """Return the counts of a group's unfinished messages."""
     target, name = find_group_of(server, session, command)
-    return spell_counts(server.broker.delivery_views.group(target.topic.name, name))
+    return encode_counts(server.broker.delivery_views.group(target.topic.name, name))
 
 
 def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> ToldMessage:

@@ -191,20 +191,20 @@ class _AsyncReading(Generic[_Reader]):
 
         The message whose handler is cancelled is delivered again, which counts as no failure.
         """
-        working: list[ReceivedMessage] = []
         await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
+        message, is_done = None, False
         try:
             async for message in self:
-                working = [message]
+                is_done = False
                 async with self.attempting(message):
                     result = handler(message)
                     if inspect.isawaitable(result):
                         await result
-                    working = []
+                    is_done = True
         except asyncio.CancelledError:
-            if (consumer := self._consumer) is not None:
+            if message is not None and self._consumer is not None:
                 with suppress(HeadstreamError):  # its session or lease ends by time then
-                    await self._worker.run(functools.partial(consumer.put_back, working) if working else consumer.finish)
+                    await self._worker.run(self._consumer.end_cancelled, message, is_done)
             raise
 
     async def close(self, *, commit: bool = True) -> None:

@@ -198,6 +198,15 @@ class BaseConsumer(ABC):
                 with warning_of_lost_leases():
                     settler.settle_done(place)
 
+    def end_cancelled(self, message: ReceivedMessage, is_done: bool) -> None:
+        """Record that the message of a cancelled run() is done, or have it delivered next unless its failure is recorded."""
+        settler = self._settler_of(message)
+        place = settler.place_of(message)
+        if is_done:
+            settler.settle_done(place)
+        elif settler.failures_of(place) + 1 == message.attempt:
+            self.put_back([message])
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -62,7 +62,7 @@ class AsyncProducer:
         for slice_ms in slices_ms():
             if not producer.is_full:
                 return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
-            if await self._run(producer, producer.wait_for_space, slice_ms / 1000):
+            if await self._run(producer, producer.wait_for_room, slice_ms / 1000):
                 break
         if producer.is_full:  # asynchronous interceptors need the thread although there is room
             return await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)

@@ -224,7 +224,7 @@ class Producer:
             last = self._sending.close_all()
         return self._wait_until_done(last, timeout_s)
 
-    def wait_for_space(self, timeout_s: float) -> bool:
+    def wait_for_room(self, timeout_s: float) -> bool:
         """Wait until the buffer has progress, and return whether it has.
 
         Args:

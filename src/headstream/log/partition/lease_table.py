@@ -352,7 +352,9 @@ class LeaseTable:
                         if change.step is LeaseStep.POISONED and again is not None and again.reason:
                             outcome.poisoned.append(again)
             for begin, until in left:
-                why = "its lease is not known" if lease is None else f"its lease ended at {_clock(lease.until_us)}"
+                why = "its lease is not known" if lease is None else "its lease was taken back"
+                if lease is not None and lease.until_us <= now_us:
+                    why = f"its lease ended at {_clock(lease.until_us)}"
                 outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
         return outcome
 

@@ -20,7 +20,7 @@ from headstream.core.codec.json_text import encode_json
 from headstream.errors import DecodeError, InvalidInputError, SchemaError
 from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.schema import AvroType, parse_schema
-from headstream.replicate.codec.avro.values import decode_value, encode_value, spell_text
+from headstream.replicate.codec.avro.values import decode_value, encode_value, to_text
 from headstream.replicate.codec.envelope import Envelope, Form, encode_envelope
 from headstream.replicate.codec.masks import mask_from_hex, mask_to_hex
 from headstream.replicate.codec.metadata import ColumnMetadata, TableMetadata
@@ -130,10 +130,10 @@ def data_message(
     kept = None if headers is None else dict(headers)
     body: bytes | dict[str, Any]
     if form == "json":
-        body = {"data": _spell_row(sections["data"], change.data), "beforeData": None}
+        body = {"data": _row_to_json(sections["data"], change.data), "beforeData": None}
         if change.before is not None:
-            body["beforeData"] = _spell_row(sections["data"], change.before)
-        body["headers"] = _spell_headers(change)
+            body["beforeData"] = _row_to_json(sections["data"], change.before)
+        body["headers"] = _headers_to_json(change)
     else:
         row = {"data": change.data, "beforeData": change.before, "headers": _header_fields(change, sections["headers"])}
         body = encode_value(record, {name: value for name, value in row.items() if name in sections}, "the change")
@@ -192,7 +192,7 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
         value = headers.get(name)
         if name == "changeSequence" and not _is_sequence(value):
             raise DecodeError(f"{name} of a data message is {str(value)[:40]}, not text, nor a number of 35 digits", 0)
-        found[attribute] = (value if isinstance(value, str) else spell_text(value)) or ""
+        found[attribute] = (value if isinstance(value, str) else to_text(value)) or ""
     for name, attribute in _MASKS:
         value = headers.get(name)
         if not isinstance(value, (str, bytes, type(None))):
@@ -201,7 +201,7 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
     found["transaction_event_counter"] = _pull_count(headers.get("transactionEventCounter"))
     last = headers.get("transactionLastEvent")
     found["transaction_last_event"] = last if last is None or isinstance(last, bool) else _LOGICALS.get(str(last).lower())
-    found["external_schema_id"] = spell_text(headers.get("externalSchemaId"))
+    found["external_schema_id"] = to_text(headers.get("externalSchemaId"))
     return Change(operation, data, before, **found)
 
 
@@ -214,7 +214,7 @@ def _pull_count(value: object) -> int | None:
     """Return a number of 64 bits that is sent as a number or as text; None for anything else."""
     if value is None:
         return None
-    text = spell_text(value) or ""
+    text = to_text(value) or ""
     count = int(text) if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) else None
     return count if count is None or -(1 << 63) <= count < 1 << 63 else None
 
@@ -241,7 +241,7 @@ def _header_fields(change: Change, headers: AvroType) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name in known}
 
 
-def _spell_headers(change: Change) -> dict[str, Any]:
+def _headers_to_json(change: Change) -> dict[str, Any]:
     fields: dict[str, Any] = {"operation": change.operation}
     fields.update((name, getattr(change, attribute)) for name, attribute in _TEXTS)
     for name, attribute in _MASKS:
@@ -251,13 +251,13 @@ def _spell_headers(change: Change) -> dict[str, Any]:
     return fields
 
 
-def _spell_row(row: AvroType, values: Mapping[str, Any]) -> dict[str, Any]:
+def _row_to_json(row: AvroType, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as JSON values; every value must fit the schema as in Avro."""
     encode_value(row, values, "the row")
-    return {member.name: _spell(member.type, values.get(member.name), member.name) for member in row.fields}
+    return {member.name: _value_to_json(member.type, values.get(member.name), member.name) for member in row.fields}
 
 
-def _spell(column: AvroType, value: Any, name: str) -> Any:
+def _value_to_json(column: AvroType, value: Any, name: str) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).hex().upper()
     if isinstance(value, float) and not math.isfinite(value):
@@ -269,7 +269,7 @@ def _spell(column: AvroType, value: Any, name: str) -> Any:
         or (isinstance(value, int) and plain & {"int", "long", "float", "double"})
     ):
         return value
-    return spell_text(value)
+    return to_text(value)
 
 
 def _nullable(name: str, kind: dict[str, Any]) -> dict[str, Any]:

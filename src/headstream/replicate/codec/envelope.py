@@ -138,21 +138,21 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         raise DecodeError(f"the envelope has the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
         raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
-    schema_id, own_schema = document.get("messageSchemaId"), _spell(document.get("messageSchema"))
+    schema_id, own_schema = document.get("messageSchemaId"), _to_text(document.get("messageSchema"))
     if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
         raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
     if kind == "DT":
         message = layout.read(message)
-    return Envelope(kind, message, _spell_headers(headers), None if schema_id is None else str(schema_id), own_schema, "json")
+    return Envelope(kind, message, _to_texts(headers), None if schema_id is None else str(schema_id), own_schema, "json")
 
 
-def _spell_headers(headers: object) -> dict[str, str] | None:
+def _to_texts(headers: object) -> dict[str, str] | None:
     """Return an envelope's headers as texts; empty if they are not an object."""
     if not isinstance(headers, dict):
         return None
-    return {name: _spell(value) or "" for name, value in headers.items()}
+    return {name: _to_text(value) or "" for name, value in headers.items()}
 
 
-def _spell(value: object) -> str | None:
+def _to_text(value: object) -> str | None:
     """Return a JSON value as text: its JSON form if it is not text already."""
     return value if isinstance(value, str) or value is None else encode_json(value).decode()

@@ -142,15 +142,15 @@ def _decode(payload: bytes, at: int, avro_type: AvroType) -> Any:
     value = decode_value(reader, avro_type)
     if reader.at != len(payload):
         raise DecodeError(f"{len(payload) - reader.at} bytes follow the record", reader.at)
-    return _spell(value)
+    return _to_json(value)
 
 
-def _spell(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a decoded value in JSON's types; bytes are hexadecimal."""
     if isinstance(value, dict):
-        return {name: _spell(item) for name, item in value.items()}
+        return {name: _to_json(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_spell(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, Decimal):

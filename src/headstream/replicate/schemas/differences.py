@@ -15,13 +15,13 @@ def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[s
     """
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}
-    found = [_spell("removed", name, describe_type(old[name]), None) for name in old if name not in new]
-    found += [_spell("added", name, None, describe_type(new[name])) for name in new if name not in old]
+    found = [_difference("removed", name, describe_type(old[name]), None) for name in old if name not in new]
+    found += [_difference("added", name, None, describe_type(new[name])) for name in new if name not in old]
     for name in new:
         if name in old and describe_type(old[name]) != describe_type(new[name]):
-            found.append(_spell("changed", name, describe_type(old[name]), describe_type(new[name])))
+            found.append(_difference("changed", name, describe_type(old[name]), describe_type(new[name])))
     if before.key_columns != after.key_columns:
-        found.append(_spell("key", None, ", ".join(before.key_columns) or None, ", ".join(after.key_columns) or None))
+        found.append(_difference("key", None, ", ".join(before.key_columns) or None, ", ".join(after.key_columns) or None))
     return found
 
 
@@ -35,5 +35,5 @@ def describe_type(column: ColumnMetadata) -> str:
     return text if column.nullable else f"{text} not null"
 
 
-def _spell(change: str, column: str | None, before: str | None, after: str | None) -> dict[str, Any]:
+def _difference(change: str, column: str | None, before: str | None, after: str | None) -> dict[str, Any]:
     return {"change": change, "column": column, "before": before, "after": after}

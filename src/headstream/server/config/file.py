@@ -112,13 +112,13 @@ def format_toml(values: Iterable[tuple[str, Any]]) -> str:
         if place != section:
             lines.append(f"\n[{place}]")
             section = place
-        lines.append(f"{name} = {_spell(_MASK if key in SECRETS and value else value)}")
+        lines.append(f"{name} = {_to_toml(_MASK if key in SECRETS and value else value)}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _spell(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_spell, value))}]"
+        return f"[{', '.join(map(_to_toml, value))}]"
     return str(value) if isinstance(value, (int, float)) else json.dumps(str(value)).replace("\x7f", "\\u007f")

@@ -66,7 +66,7 @@ def browse(request: ViewRequest) -> dict[str, Any]:
         "end_offset": found.end_offset,
         "next_offset": next_offset,
         "scanned_count": scanned_count,
-        "messages": [_spell(message, payload_bytes) for message in messages],
+        "messages": [_to_json(message, payload_bytes) for message in messages],
     }
 
 
@@ -83,7 +83,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
         "next_offset": found.next_offset,
         "scanned_count": found.scanned_count,
         "failed_count": found.failed_count,
-        "messages": [_spell(message, payload_bytes) for message in decode_polled(found.messages)],
+        "messages": [_to_json(message, payload_bytes) for message in decode_polled(found.messages)],
     }
 
 
@@ -161,7 +161,7 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int = 0, m
     return int(text)
 
 
-def _spell(message: ReceivedMessage, most_bytes: int) -> dict[str, Any]:
+def _to_json(message: ReceivedMessage, most_bytes: int) -> dict[str, Any]:
     return {
         "offset": message.offset,
         "timestamp_us": message.timestamp,

@@ -21,7 +21,7 @@ _OMITTED: Final = ("caches", "server_semver")
 """Members of the counts that an overview omits."""
 
 
-def show_overview(request: ViewRequest) -> dict[str, Any]:
+def survey(request: ViewRequest) -> dict[str, Any]:
     """Return the counts of a server, its memory, and the traffic of each transport since the start."""
     stats: Stats = request.ask(GetStats())
     transports = []

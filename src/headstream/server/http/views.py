@@ -28,7 +28,7 @@ from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
 from headstream.server.http.browsing import browse, download, explain_message
 from headstream.server.http.dead_letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
-from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, show_overview
+from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import Reply, json_reply
@@ -80,7 +80,7 @@ _BROWSING: Final[dict[str, dict[str, Any]]] = {
 }
 
 VIEWS: Final = (
-    View("/open/overview", "Return the counts of the server, its memory and its traffic.", show_overview),
+    View("/open/overview", "Return the counts of the server, its memory and its traffic.", survey),
     View(
         "/open/topics/visible",
         "Return the topics that the user is allowed to see.",

@@ -60,8 +60,7 @@ def test_scram_login_refuses_a_first_message_that_it_does_not_serve(first: bytes
 
 
 @pytest.mark.parametrize(
-    "last",
-    ["", _LAST.replace("biws", "eSws"), _LAST.replace(_MORE, _MORE[:-1]), _LAST.replace("biws", "b==ws"), "p=" + _PROOF],
+    "last", ["", _LAST.replace("biws", "eSws"), _LAST.replace(_MORE, _MORE[:-1]), _LAST.replace("biws", "b==ws"), "p=" + _PROOF]
 )
 def test_scram_login_refuses_a_last_message_that_belongs_to_no_first_one(last: str) -> None:
     with pytest.raises(AuthenticationError):

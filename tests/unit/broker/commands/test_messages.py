@@ -169,8 +169,7 @@ def counts(peer: Peer) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("key", "partition"),
-    [(b"\1\0\0\0", 2), (b"\2\0\0\0", 3), (b"\3\0\0\0", 2), (b"key-1", 1), (b"my-consumer", 1)],
+    ("key", "partition"), [(b"\1\0\0\0", 2), (b"\2\0\0\0", 3), (b"\3\0\0\0", 2), (b"key-1", 1), (b"my-consumer", 1)]
 )
 def test_key_chooses_the_original_partition_when_there_are_three(root: Peer, key: bytes, partition: int) -> None:
     root.ask(send(messages(b"a"), by(key)))

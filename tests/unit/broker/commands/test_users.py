@@ -219,8 +219,7 @@ def test_root_is_who_the_first_server_says_and_users_outlive_a_restart(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("settings", "status"),
-    [({"root_username": "ab"}, 43), ({"root_password": "ab"}, 44), ({"root_password": "x" * 101}, 44)],
+    ("settings", "status"), [({"root_username": "ab"}, 43), ({"root_password": "ab"}, 44), ({"root_password": "x" * 101}, 44)]
 )
 def test_a_server_does_not_start_with_a_root_that_cannot_log_in(settings: dict[str, str], status: int) -> None:
     with pytest.raises(InvalidInputError) as caught:

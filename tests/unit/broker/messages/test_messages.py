@@ -121,11 +121,7 @@ def test_poll_next_goes_on_where_the_consumer_has_committed(broker: Broker) -> N
     assert broker.offsets.committed(TOPIC, GROUP) == {1: 2}
     assert [
         m.offset for m in messages(broker.messages.poll(TOPIC, 1, PollRequest(strategy, 9, consumer=GROUP, auto_commit=True)))
-    ] == [
-        2,
-        3,
-        4,
-    ]
+    ] == [2, 3, 4]
     assert broker.messages.poll(TOPIC, 1, PollRequest(strategy, 9, consumer=GROUP, auto_commit=True)).count == 0
     assert broker.offsets.committed(TOPIC, GROUP) == {1: 5}
     assert broker.messages.poll(TOPIC, 1, PollRequest(strategy, 9, consumer=OffsetOwner.named("g"))).count == 5
@@ -140,10 +136,7 @@ def test_commit_refuses_a_partition_that_is_not_there(broker: Broker) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "count", "error"),
-    [
-        (PollingStrategy.first(), 0, InvalidInputError),
-        (PollingStrategy.next(), 1, InvalidOptionError),
-    ],
+    [(PollingStrategy.first(), 0, InvalidInputError), (PollingStrategy.next(), 1, InvalidOptionError)],
 )
 def test_poll_refuses_what_makes_no_sense(broker: Broker, strategy: PollingStrategy, count: int, error: type[Exception]) -> None:
     with pytest.raises(error):

@@ -102,9 +102,7 @@ def test_consumers_of_all_topics_count_together_when_a_user_commits(server: Serv
 
 
 @pytest.mark.parametrize(
-    "makes_room",
-    [DeleteOffset(consumer(1), *AT, 1), PurgeTopic(*AT), DeleteTopic(*AT)],
-    ids=["delete", "purge", "delete topic"],
+    "makes_room", [DeleteOffset(consumer(1), *AT, 1), PurgeTopic(*AT), DeleteTopic(*AT)], ids=["delete", "purge", "delete topic"]
 )
 def test_room_for_new_consumers_is_there_when_offsets_are_gone(server: Server, makes_room: Command[None]) -> None:
     peer = our_peer(server)

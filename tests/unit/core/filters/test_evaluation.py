@@ -82,10 +82,7 @@ def truth(text: str) -> int:
         ("NULL", UNKNOWN),
         ('"_state" = \'mine\' AND "content-type" = \'json\' AND "in" = 1', TRUE),
         ("_state = 'poisoned' AND _state <> 'available' AND _state IN ('poisoned', 'unknown(99)') AND _state = 20", TRUE),
-        (
-            "_timestamp = '2026-01-31T12:00Z' AND _timestamp > '2026-01-31' AND _timestamp < TIMESTAMP '2026-01-31T13:00:00'",
-            TRUE,
-        ),
+        ("_timestamp = '2026-01-31T12:00Z' AND _timestamp > '2026-01-31' AND _timestamp < TIMESTAMP '2026-01-31T13:00:00'", TRUE),
         ("_id = '07000000-0000-0000-0000-000000000000' AND _id = 7 AND _key = 'k' AND _size = 3 AND _OFFSET = 5", TRUE),
         ("(attempt) = 3 AND ((yes))", TRUE),
         ("1 = 1 AND 'a' < 'b' AND TRUE", TRUE),

@@ -44,8 +44,7 @@ def test_read_says_so_when_lengths_in_a_send_are_damaged(place: Place) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    sends=st.lists(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5), min_size=1, max_size=12),
-    data=st.data(),
+    sends=st.lists(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5), min_size=1, max_size=12), data=st.data()
 )
 def test_sizes_follow_from_the_indexes(sends: list[list[bytes]], data: st.DataObject) -> None:
     files, directory = make_files("memory", Path("root"))

@@ -173,9 +173,7 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
     assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
 
 
-def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(
-    tmp_path: Path,
-) -> None:
+def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(tmp_path: Path) -> None:
     table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
     schema = json.loads(table.data_schema)
     values = []

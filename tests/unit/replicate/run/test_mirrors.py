@@ -82,10 +82,7 @@ def test_offered_tables_are_brought_up_to_date_and_others_are_not(
 
 
 def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
-    tmp_path: Path,
-    open_mirrors: Callable[..., IcebergMirrors],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, open_mirrors: Callable[..., IcebergMirrors], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_up = threading.Event()
 

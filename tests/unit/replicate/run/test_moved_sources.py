@@ -33,8 +33,7 @@ AFTER = [("UPDATE", 4, "d2", 11), ("INSERT", 3, "again", 12)]
 def write(table: TableMetadata, *changes: tuple[str, int, str, int]) -> list[bytes]:
     return [
         data_message(
-            table,
-            make_change(number, verb, data={"id": key, "name": name}, change_sequence=f"{number:035d}" if number else ""),
+            table, make_change(number, verb, data={"id": key, "name": name}, change_sequence=f"{number:035d}" if number else "")
         )
         for verb, key, name, number in changes
     ]

@@ -106,11 +106,7 @@ def test_azures_variables_that_the_clients_prefer_to_the_section_are_rejected(
     ],
 )
 def test_azures_client_logs_in_by_the_credentials_that_are_described(
-    monkeypatch: pytest.MonkeyPatch,
-    authorizations: tuple[str, list[str]],
-    settings: dict[str, str],
-    variable: str,
-    found: str,
+    monkeypatch: pytest.MonkeyPatch, authorizations: tuple[str, list[str]], settings: dict[str, str], variable: str, found: str
 ) -> None:
     monkeypatch.setenv(variable, "sv=2&sig=b" if "SAS" in variable else "b3RoZXI=")
     url, requests = authorizations

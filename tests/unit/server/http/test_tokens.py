@@ -90,12 +90,7 @@ def test_a_forged_token_is_taken_where_it_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "status"),
-    [
-        ("", 77),
-        (forge({}, algorithm="HS512"), 73),
-        (UNSIGNED + forge({}).split(".")[1] + ".", 73),
-    ],
+    ("token", "status"), [("", 77), (forge({}, algorithm="HS512"), 73), (UNSIGNED + forge({}).split(".")[1] + ".", 73)]
 )
 def test_a_token_that_is_missing_or_signed_in_another_way_has_a_status_of_its_own(token: str, status: int) -> None:
     with pytest.raises(AuthenticationError) as caught:

@@ -43,9 +43,7 @@ def test_line_has_no_control_character_when_a_name_has_some(
     assert "eve\\r\\n\\u001b[2J\\u007f\\u009b31m\\u2028fake" in line
 
 
-def test_refused_login_is_logged_with_the_name_that_was_tried_escaped(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_refused_login_is_logged_with_the_name_that_was_tried_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     server = Server()
     start_logging("info", "json")
     answers = Responder(server.dispatcher, server.connect().session)

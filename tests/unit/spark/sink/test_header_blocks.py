@@ -40,9 +40,6 @@ def test_headers_of_every_shape_keep_what_they_say() -> None:
     with pytest.raises(HeadstreamError, match="width of its kind"):
         headers_of([{"key": "a", "kind": "int64", "value": b"1"}], ARRAY)
     pairs = [("a", 1), ("b", None)]
-    assert headers_of(pairs, pa.map_(pa.string(), pa.int16())) == [
-        ("a", kinds.int16(1)),
-        ("b", kinds.null()),
-    ]
+    assert headers_of(pairs, pa.map_(pa.string(), pa.int16())) == [("a", kinds.int16(1)), ("b", kinds.null())]
     assert headers_of([("a", "x")], pa.map_(pa.string(), pa.string())) == [("a", kinds.string("x"))]
     assert headers_of([("a", True)], pa.map_(pa.string(), pa.bool_())) == [("a", kinds.bool_(True))]

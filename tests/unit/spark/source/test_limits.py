@@ -32,10 +32,7 @@ def test_admit_takes_from_each_partition_in_proportion(
     assert admit(start, latest, limit) == expected
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10**6)), min_size=1, max_size=8),
-    st.integers(1, 2_000_000),
-)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10**6)), min_size=1, max_size=8), st.integers(1, 2_000_000))
 @settings(max_examples=150, deadline=None)
 def test_admit_takes_just_as_much_as_is_allowed(partitions: list[tuple[int, int]], limit: int) -> None:
     start = {TopicPartition("s/t", number): first for number, (first, _) in enumerate(partitions)}

@@ -125,10 +125,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger=0 is not a number of bytes"),
         ({**LEAST, "maxBytesPerTrigger": "1 elephant"}, "maxBytesPerTrigger=1 elephant"),
         ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay requires minOffsetsPerTrigger"),
-        (
-            {**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 x"},
-            "maxTriggerDelay=5 x is not a duration",
-        ),
+        ({**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 x"}, "maxTriggerDelay=5 x is not a duration"),
         ({**LEAST, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger=5 is more than"),
         ({**LEAST, "minPartitions": "-1"}, "minPartitions=-1"),
         ({**LEAST, "minPartitions": "1000000"}, "minPartitions=1000000"),
@@ -142,8 +139,7 @@ def test_parse_options_names_the_option_when_it_cannot_be_used(given: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["kafka://host:9092", "http://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"],
+    "url", ["kafka://host:9092", "http://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"]
 )
 def test_parse_options_refuses_a_url_that_spark_cannot_read(url: str) -> None:
     with pytest.raises(InvalidUrlError) as raised:

@@ -92,8 +92,7 @@ def test_plan_tasks_makes_as_many_tasks_as_asked_for(counts: list[int], min_part
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 3_000_000)), max_size=10),
-    st.one_of(st.none(), st.integers(1, 40)),
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 3_000_000)), max_size=10), st.one_of(st.none(), st.integers(1, 40))
 )
 @settings(max_examples=150, deadline=None)
 def test_plan_tasks_covers_every_offset_once_in_order(partitions: list[tuple[int, int]], min_partitions: int | None) -> None:

@@ -40,7 +40,7 @@ class GroupCounts(Record):
     partitions: Annotated[tuple[PartitionCounts, ...], Records(PartitionCounts, is_counted=True)]
 
 
-def spell_counts(found: GroupDeliveries) -> GroupCounts:
+def encode_counts(found: GroupDeliveries) -> GroupCounts:
     """Return a group's unfinished messages as a reply."""
     return GroupCounts(found.now_us, *found.pause, tuple(PartitionCounts.of(each) for each in found.partitions))
 

@@ -209,7 +209,7 @@ def _encode_plain(avro_type: AvroType, value: Any, subject: str) -> bytes:
     kind = avro_type.kind
     number = isinstance(value, int) and not isinstance(value, bool)
     if kind == "string":
-        text = spell_text(value)
+        text = to_text(value)
         if text is not None:
             return encode_string(text)
     elif kind in ("int", "long") and number:
@@ -232,7 +232,7 @@ def _encode_plain(avro_type: AvroType, value: Any, subject: str) -> bytes:
     raise _unfit(avro_type, value, subject)
 
 
-def spell_text(value: object) -> str | None:
+def to_text(value: object) -> str | None:
     """Return a str, int, Decimal, date, time or datetime as Replicate writes it in a string column; None for other values."""
     if isinstance(value, str):
         return value

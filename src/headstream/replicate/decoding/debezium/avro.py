@@ -151,6 +151,7 @@ def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False)
         "scale": node.get("scale", 0),
         "connect.decimal.precision": node.get("precision", 0),
     }
+    found["default"] = node.get("connect.default")
     if kind == "record":
         found["type"] = "struct"
         found["fields"] = [{**_connect_schema(one["type"], named), "field": one["name"]} for one in node["fields"]]

@@ -23,6 +23,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as data_field
 from decimal import MAX_PREC, Context, Decimal
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ class ConnectField:
         type: Connect's type.
         meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
         inner: The fields of a struct; the items of an array.
+        default: Its default in JSON's types; None if it has none, or an unknown one.
     """
 
     name: str
@@ -87,6 +89,7 @@ class ConnectField:
     precision: int = 0
     scale: int = 0
     inner: tuple[ConnectField, ...] = ()
+    default: Any = data_field(default=None, compare=False)
 
     @property
     def is_text_of_json(self) -> bool:
@@ -135,7 +138,8 @@ def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
     meaning = schema.get("name") or ""
     if meaning == _DECIMAL and not precision:
         precision = 38
-    return ConnectField(name, kind, meaning, bool(schema.get("optional", True)), precision, scale, inner)
+    is_optional, default = bool(schema.get("optional", True)), schema.get("default")
+    return ConnectField(name, kind, meaning, is_optional, precision, scale, inner, default)
 
 
 def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
@@ -178,7 +182,7 @@ class Placeholders:
         content = text.encode()
         self.contents = pa.array([content], pa.binary())
         # The last one is that of `hstore`, a text of JSON or a map.
-        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _spell({text: text})])
+        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _to_text({text: text})])
         numbers = np.frombuffer(content, np.int8).tolist()  # Java's bytes
         one_byte_each = [base64.b64encode(bytes([byte])).decode() for byte in content]
         # The form of java.util.UUID.nameUUIDFromBytes().
@@ -206,6 +210,27 @@ class Placeholders:
         return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
 
 
+def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
+    """Return which values of a before image may stand for an unknown one: null, or in a NOT NULL column its default or a zero.
+
+    Args:
+        values: As they are read. Of structs and of texts with a meaning, every value may.
+    """
+    if field.optional:
+        return values.is_null()
+    zero: Any = field.default
+    if zero is None and pa.types.is_list(values.type):
+        return pc.equal(pc.list_value_length(values), 0)
+    if zero is None and not field.meaning:
+        zero = "" if pa.types.is_string(values.type) or pa.types.is_binary(values.type) else 0
+    elif zero is None and pa.types.is_integer(values.type):
+        zero = 0
+    try:
+        return pc.fill_null(pc.equal(values, pa.scalar(zero).cast(values.type)), True)
+    except pa.ArrowException:
+        return pa.repeat(True, len(values))
+
+
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
 
@@ -222,7 +247,7 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     if field.meaning == _VARIABLE:
         return _each(values, lambda value: _variable(value)), bad
     if field.is_text_of_json:
-        return (values if field.type == "map" else _each(values, lambda value: _spell(_inner(field, value)))), bad
+        return (values if field.type == "map" else _each(values, lambda value: _to_text(_inner(field, value)))), bad
     kind = _MEANINGS.get(field.meaning)
     if kind == "DATE":
         fits = pc.and_(pc.greater_equal(values, -(2**31)), pc.less(values, 2**31))
@@ -241,11 +266,11 @@ def _unit(field: ConnectField) -> str:
     return next((unit for prefix, unit in _UNITS.items() if name.startswith(prefix)), "ms")
 
 
-def _each(values: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
-    return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
+def _each(values: pa.Array, write: Callable[[Any], str | None]) -> pa.Array:
+    return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
 
 
-def _spell(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -290,14 +315,17 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text, including 24:00:00."""
+    """Return times of day as text, including 24:00:00 and MySQL's from -838:59:59 to 838:59:59."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []
     for number in encoded.dictionary.to_pylist():
-        seconds, fraction = divmod(number, per_s)
+        seconds, fraction = divmod(abs(number), per_s)
         spelled = f"{fraction * (10**9 // per_s):09d}".rstrip("0")
-        texts.append(f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else ""))
+        sign = "-" if number < 0 else ""
+        texts.append(
+            f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else "")
+        )
     return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 

@@ -67,7 +67,13 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
 
 
 def change_sequences(
-    connector: str, source: Mapping[str, pa.Array], total_order: pa.Array, *, has_key: bool, fields: Sequence[str] = ()
+    connector: str,
+    source: Mapping[str, pa.Array],
+    total_order: pa.Array,
+    *,
+    has_key: bool,
+    is_read: npt.NDArray[np.bool_],
+    fields: Sequence[str] = (),
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Return the change sequences of the given rows, and which of them are known.
 
@@ -76,6 +82,8 @@ def change_sequences(
         source: Field of `source` -> its values.
         total_order: The rows' numbers in their transactions; null without transaction metadata.
         has_key: Whether the table has a key: the changes of one row then differ in their positions.
+        is_read: Which rows an incremental snapshot has read. They can have the position of a change that Debezium sends after
+            them (`read.only`), which is newer: their byte position is one less, where no change can be.
         fields: The setting `sequence`: it takes precedence over the connector's own order.
     """
     found = _Positions(source, len(total_order))
@@ -83,15 +91,17 @@ def change_sequences(
         for name in fields:
             found.add(found.field(name), 16)
     elif connector == "postgresql":
-        lsn = found.field("lsn")
-        before = pc.struct_field(pc.extract_regex(found.texts("sequence"), r'^\["(?P<commit>\d+)"'), "commit")
-        found.add(pc.coalesce(_whole_numbers(before), lsn), 16)
+        sequence = pc.extract_regex(found.texts("sequence"), r'^\[(?:"(?P<commit>\d+)"|null),"(?P<lsn>\d+)"\]$')
+        before, place = (_whole_numbers(pc.struct_field(sequence, name)) for name in ("commit", "lsn"))
+        # The rows of an incremental snapshot have no `lsn`.
+        lsn = pc.subtract(pc.coalesce(found.field("lsn"), place), pa.array(is_read, pa.int64()))
+        found.add(pc.coalesce(before, lsn), 16)
         found.add(lsn, 13)
         if not has_key:
             found.add(pc.if_else(pc.greater(total_order, 0xFFFFFF), 0xFFFFFF, total_order), 6, required=False)
     elif connector in ("mysql", "mariadb"):
         found.add(_whole_numbers(pc.struct_field(pc.extract_regex(found.texts("file"), r"\.(?P<n>\d+)$"), "n")), 8)
-        found.add(found.field("pos"), 13)
+        found.add(pc.subtract(found.field("pos"), pa.array(is_read, pa.int64())), 13)
         found.add(found.field("row"), 14, required=False)
     elif connector == "sqlserver":
         for name in ("commit_lsn", "change_lsn"):

@@ -35,6 +35,7 @@ from headstream.replicate.decoding.debezium.connect import (
     Placeholders,
     column_values,
     fields_document,
+    is_unknown,
     known_fields,
 )
 from headstream.replicate.decoding.debezium.messages import MessageGroup, fit, no_messages, read_groups, read_key
@@ -338,15 +339,14 @@ class _Decoding:
     def _sequences(self, part: _Part, *, has_key: bool) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         source = part.column("source")
         fields = {member.name: pc.struct_field(source, member.name) for member in source.type}
-        orders = part.column("transaction", "total_order")
-        return change_sequences(part.connector, fields, orders, has_key=has_key, fields=self.settings.sequence)
+        orders, is_read = part.column("transaction", "total_order"), _is_incremental(part)
+        return change_sequences(part.connector, fields, orders, has_key=has_key, is_read=is_read, fields=self.settings.sequence)
 
     def _decode_wanted(self, part: _Part, schema: TableSchema) -> None:
         result, count = self.result, len(part.rows)
         codes = pc.index_in(part.column("op"), value_set=pa.array(list(_CODES))).to_numpy(zero_copy_only=False).astype(np.int8)
         snapshot = pc.fill_null(part.column("source", "snapshot"), "")
-        incremental = pc.equal(snapshot, "incremental").to_numpy(zero_copy_only=False)
-        codes[(codes == _REFRESH) & incremental] = _INSERT
+        codes[(codes == _REFRESH) & _is_incremental(part)] = _INSERT
         faults: Faults = {}
         old_keys = self._old_keys(part, codes, faults)
         codes[list(old_keys)] = _UPDATE
@@ -444,6 +444,13 @@ def _read_old_key(headers: bytes) -> dict[str, Any] | None:
         return None
 
 
+def _is_incremental(part: _Part) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(part.column("source", "snapshot"), "incremental"), False).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
 def _transaction_ids(ids: pa.Array) -> pa.Array:
     """Return transaction ids without the position that PostgreSQL's connector appends: it differs within a transaction."""
     return pc.replace_substring_regex(ids, r"^(\d+):\d+$", r"\1")
@@ -504,7 +511,7 @@ class _Values:
         others = [(ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name not in self.part.keys]
         bare = deletes.copy()
         for _, one in others:
-            bare &= self.part.column("before", one.name).is_null().to_numpy(zero_copy_only=False)
+            bare &= is_unknown(one, self.part.column("before", one.name)).to_numpy(zero_copy_only=False)
         if bare.any():
             for ordinal, _ in others:
                 self.absent[ordinal] = self.absent.get(ordinal, np.zeros(len(bare), np.bool_)) | bare

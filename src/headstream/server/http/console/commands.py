@@ -22,7 +22,7 @@ from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.partitions import CreatePartitions
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
 from headstream.core.wire.commands.users import GetUser
-from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, spell_counts
+from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, encode_counts
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, SeekGroup
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
@@ -63,7 +63,7 @@ class ClientCommands:
             ListStates: self._list_states,
             SetState: self._set_state,
             CountSegments: self._count_segments,
-            GetGroupDeliveries: lambda command: spell_counts(find_views(transport).group(*self._group(command))),
+            GetGroupDeliveries: lambda command: encode_counts(find_views(transport).group(*self._group(command))),
             ListGroupLags: lambda command: tuple(GroupLag.of(one) for one in transport.groups.list(self._name(command))),
             SeekGroup: lambda command: GroupLag.of(transport.groups.seek(*self._group(command), command.offsets)),
             DeleteGroup: lambda command: transport.groups.delete(*self._group(command)),

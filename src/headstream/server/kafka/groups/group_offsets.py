@@ -95,14 +95,14 @@ def _fetch(call: Call, name: str, wanted: list[dict[str, Any]] | None) -> dict[s
     except HeadstreamError as error:
         fault = fault_of(error)
         topics = [
-            {"name": topic["name"], "partitions": [_spell(index, _NONE, fault) for index in topic["partition_indexes"]]}
+            {"name": topic["name"], "partitions": [_answer(index, _NONE, fault) for index in topic["partition_indexes"]]}
             for topic in wanted or ()
         ]
         return {"group_id": name, "topics": topics, "error_code": fault}
     return {"group_id": name, "topics": topics, "error_code": ErrorCode.NONE}
 
 
-def _spell(index: int, offset: int, fault: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+def _answer(index: int, offset: int, fault: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
     return {"partition_index": index, "committed_offset": offset, "metadata": "", "error_code": fault}
 
 
@@ -114,9 +114,9 @@ def _fetch_topic(call: Call, group: str, topic: dict[str, Any]) -> dict[str, Any
     except HeadstreamError as error:
         fault = fault_of(error)
         is_unknown = fault is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing is committed there, which is not an error
-        answers = [_spell(index, _NONE, ErrorCode.NONE if is_unknown else fault) for index in topic["partition_indexes"]]
+        answers = [_answer(index, _NONE, ErrorCode.NONE if is_unknown else fault) for index in topic["partition_indexes"]]
         return {"name": topic["name"], "partitions": answers}
-    answers = [_spell(index, committed.get(index + 1, _NONE)) for index in topic["partition_indexes"]]
+    answers = [_answer(index, committed.get(index + 1, _NONE)) for index in topic["partition_indexes"]]
     return {"name": topic["name"], "partitions": answers}
 
 
@@ -127,7 +127,7 @@ def _fetch_all(call: Call, group: str) -> list[dict[str, Any]]:
             committed: dict[int, int] = {}
             with suppress(NotFoundError):  # the topic was deleted since it was listed
                 committed = offsets.committed(place.topic.name, OffsetOwner.group(group))
-            answers = [_spell(number - 1, offset) for number, offset in sorted(committed.items())]
+            answers = [_answer(number - 1, offset) for number, offset in sorted(committed.items())]
             if answers:
                 found.append({"name": name, "partitions": answers})
     return found

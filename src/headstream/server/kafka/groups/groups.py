@@ -199,11 +199,11 @@ def _describe(call: Call, name: str) -> dict[str, Any]:
         "group_state": str(group.state),
         "protocol_type": group.protocol_type,
         "protocol_data": group.protocol if is_stable else "",
-        "members": [_spell(member, group.protocol if is_stable else "") for member in list(group.members.values())],
+        "members": [_describe_member(member, group.protocol if is_stable else "") for member in list(group.members.values())],
     }
 
 
-def _spell(member: KafkaMember, protocol: str) -> dict[str, Any]:
+def _describe_member(member: KafkaMember, protocol: str) -> dict[str, Any]:
     return {
         "member_id": member.id,
         "group_instance_id": member.instance_id,

@@ -88,20 +88,20 @@ _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
 """Settings with one accepted value, and the reason: any other would be without effect."""
 
 
-def _spell_policy(options: TopicOptions) -> str:
+def _format_policy(options: TopicOptions) -> str:
     if options.compaction_delay_us is None:
         return "delete"
     return "compact" if options.retention_us is None and options.retention_bytes is None else "compact,delete"
 
 
-def _spell_limit(value: int | None, unit: int = 1) -> str:
+def _format_limit(value: int | None, unit: int = 1) -> str:
     return "-1" if value is None else str(value // unit)
 
 
 _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
-    "cleanup.policy": (_spell_policy, _LIST),
-    "retention.ms": (lambda options: _spell_limit(options.retention_us, 1000), _LONG),
-    "retention.bytes": (lambda options: _spell_limit(options.retention_bytes), _LONG),
+    "cleanup.policy": (_format_policy, _LIST),
+    "retention.ms": (lambda options: _format_limit(options.retention_us, 1000), _LONG),
+    "retention.bytes": (lambda options: _format_limit(options.retention_bytes), _LONG),
     "delete.retention.ms": (
         lambda options: str(_TOMBSTONES_MS if options.compaction_delay_us is None else options.compaction_delay_us // 1000),
         _LONG,
@@ -110,18 +110,18 @@ _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
 }
 
 
-def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
+def topic_configs(options: TopicOptions) -> list[dict[str, Any]]:
     """Return the settings of a topic for a response; a value that is the server's default is not one of the topic."""
     defaults = TopicOptions()
     found = [
         {
             "name": name,
-            "value": spell(options),
+            "value": format_value(options),
             "read_only": False,
-            "config_source": _OF_SERVER if spell(options) == spell(defaults) else _OF_TOPIC,
+            "config_source": _OF_SERVER if format_value(options) == format_value(defaults) else _OF_TOPIC,
             "config_type": kind,
         }
-        for name, (spell, kind) in _CHANGEABLE.items()
+        for name, (format_value, kind) in _CHANGEABLE.items()
     ]
     found += [
         {"name": name, "value": value, "read_only": True, "config_source": _OF_SERVER, "config_type": kind}
@@ -207,7 +207,7 @@ def _describe(call: Call, resource: dict[str, Any]) -> dict[str, Any]:
 
 def _find(call: Call, resource: dict[str, Any]) -> list[dict[str, Any]]:
     if resource["resource_type"] == _TOPIC:
-        return spell_configs(find_place(call, resource["resource_name"], Rights.read_topic).topic.options)
+        return topic_configs(find_place(call, resource["resource_name"], Rights.read_topic).topic.options)
     if resource["resource_type"] == _BROKER and resource["resource_name"] in ("", str(NODE_ID)):
         fixed = {"message.max.bytes": str(MAX_BATCH_BYTES), "auto.create.topics.enable": "false", "broker.id": str(NODE_ID)}
         return [
@@ -269,6 +269,6 @@ def _combined(options: TopicOptions, name: str, value: str, operation: int) -> s
     """Return a list setting with values added or removed."""
     if name != "cleanup.policy":
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
-    words = set(_spell_policy(options).split(","))
+    words = set(_format_policy(options).split(","))
     more = {word.strip() for word in value.split(",")}
     return ",".join(sorted(words | more if operation == _APPEND else words - more))

@@ -162,7 +162,7 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
     return encode_sent([Message(payload=value, key=key, headers=Headers(pairs), id=message.id)])
 
 
-def _spell_varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     value, spelled = (number << 1) ^ (number >> 63), bytearray()
     while value > 127:
         spelled.append(value & 127 | 128)
@@ -171,8 +171,8 @@ def _spell_varint(number: int) -> bytes:
     return bytes(spelled)
 
 
-def _spell_bytes(data: bytes | None) -> bytes:
-    return b"\x01" if data is None else _spell_varint(len(data)) + data
+def _encode_bytes(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else _encode_varint(len(data)) + data
 
 
 def _encode_rare_message(
@@ -192,12 +192,18 @@ def _encode_rare_message(
     time_ms = time_us // 1000
     delta = 0 if base_ms is None else time_ms - base_ms
     offset_delta = (message.offset or 0) - base_offset
-    parts = [b"\0", _spell_varint(delta), _spell_varint(offset_delta), _spell_bytes(message.key), _spell_bytes(message.payload)]
-    parts.append(_spell_varint(len(headers)))
+    parts = [
+        b"\0",
+        _encode_varint(delta),
+        _encode_varint(offset_delta),
+        _encode_bytes(message.key),
+        _encode_bytes(message.payload),
+    ]
+    parts.append(_encode_varint(len(headers)))
     for name, data in headers:
-        parts += [_spell_bytes(name.encode()), _spell_bytes(data)]
+        parts += [_encode_bytes(name.encode()), _encode_bytes(data)]
     body = b"".join(parts)
-    return _spell_varint(len(body)) + body, time_ms
+    return _encode_varint(len(body)) + body, time_ms
 
 
 @lru_cache(maxsize=1000)

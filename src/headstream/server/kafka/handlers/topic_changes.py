@@ -14,7 +14,7 @@ from headstream.errors import HeadstreamError, InvalidOptionError, PartitionNotF
 from headstream.log.administration import delete_topic
 from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.server.kafka.calls import Call, Reply
-from headstream.server.kafka.handlers.configs import apply_config, spell_configs
+from headstream.server.kafka.handlers.configs import apply_config, topic_configs
 from headstream.server.kafka.handlers.fetch import find_bounds
 from headstream.server.kafka.handlers.topic_names import find_place, list_places, topic_id, topic_name
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
@@ -43,7 +43,7 @@ def _answer(call: Call, wanted: dict[str, Any], names: Counter[str]) -> dict[str
     made = {"name": name, "error_code": ErrorCode.NONE, "num_partitions": _partitions(call, wanted), "replication_factor": 1}
     if place is not None:
         made["topic_id"] = topic_id(place)
-    return made | {"configs": spell_configs(options)}
+    return made | {"configs": topic_configs(options)}
 
 
 def _partitions(call: Call, wanted: dict[str, Any]) -> int:

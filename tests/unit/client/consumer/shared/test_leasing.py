@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.broker.broker import Broker
 from headstream.client.consumer.shared import leasing
 from headstream.errors import PartitionNotFoundError
+from headstream.log.upkeep.prefix_removal import remove_before
 
 TOPIC = "shop/jobs"
 PATIENCE_MS = 60_000
@@ -103,3 +105,18 @@ def test_a_message_that_was_deferred_in_an_added_partition_is_fetched_by_another
         with worker_of(log) as late:
             late.defer(late.poll(1)[0])
         assert early.fetch_deferred(3, 0).payload == b"3"
+
+
+def test_a_message_that_is_deleted_while_it_is_leased_is_done(url: str) -> None:
+    with hs.connect(url) as log, worker_of(log) as worker:
+        send(url, 1, 1)
+        [message] = worker.poll(1)
+        assert isinstance(log.transport, Broker)
+        written = log.transport.backing.writable_log()
+        remove_before(written, written.snapshot()["shop"].topics["jobs"], 1, 1)
+        assert [each.offset for each in log.poll(TOPIC, 1)] == [1]
+        [later] = worker.poll(1)
+        with pytest.raises(hs.LeaseLostError, match="its lease was taken back, and it is done"):
+            worker.ack(message)
+        worker.ack(later)
+        assert log.offsets(TOPIC, "workers")[1] == 2

@@ -95,11 +95,7 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
         ("kafka://host:9092?timeout_ms=soon", {}, "timeout_ms is 'soon'"),
         ("kafka://host:9092", {"kafka.enable.idempotence": "false"}, r"kafka\.enable\.idempotence is set by the client itself"),
         ("kafka://host:9092", {"kafka.ssl.truststore.location": "/a.jks"}, "a store of type JKS, which librdkafka does not read"),
-        (
-            "kafka://host:9092",
-            {"kafka.sasl.jaas.config": "x.Krb5LoginModule required;"},
-            "a login module",
-        ),
+        ("kafka://host:9092", {"kafka.sasl.jaas.config": "x.Krb5LoginModule required;"}, "a login module"),
     ],
 )
 def test_parse_refuses_invalid_kafka_addresses_without_showing_the_password(url: str, options: dict[str, Any], text: str) -> None:

@@ -45,11 +45,7 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
 @pytest.mark.parametrize(
     ("url", "options", "text"),
     [
-        (
-            "headstream://host",
-            {},
-            r"the user name is missing .*headstream://user:password@host:8090, or set HEADSTREAM_USERNAME",
-        ),
+        ("headstream://host", {}, r"the user name is missing .*headstream://user:password@host:8090, or set HEADSTREAM_USERNAME"),
         ("headstream://u:secret@", {}, "the host is missing"),
         ("headstream://u:secret@host:99999", {}, "the port cannot be used"),
         ("headstream://u:secret@host/shop", {}, "has no path"),

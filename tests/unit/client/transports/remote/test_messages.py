@@ -43,10 +43,7 @@ def numbers_of(server: ScriptedServer) -> list[tuple[int, int, int]]:
 
 def test_a_closed_producer_is_forgotten_by_the_server_unless_an_attempt_was_never_answered() -> None:
     # What was not answered may arrive late: of a producer that was forgotten it would be appended again, or out of order.
-    for answers, is_released in (
-        ((AppendedBatch(10, 5, 1, False),), True),
-        ((HANG_UP, AppendedBatch(10, 5, 1, True)), False),
-    ):
+    for answers, is_released in (((AppendedBatch(10, 5, 1, False),), True), ((HANG_UP, AppendedBatch(10, 5, 1, True)), False)):
         with ScriptedServer(Answers(*answers)) as server, hs.connect(server.url) as log:
             with log.producer("shop/orders") as producer:
                 producer.send_and_wait(b"a")

@@ -158,11 +158,7 @@ def test_an_older_client_fetches_the_same_messages_without_headers(log: hs.Clien
         at += 18 + set_size
     assert at == len(data)
     times = [SENT_MS, SENT_MS + 1, SENT_MS + 2] if magic else [None] * 3
-    expected = [
-        (0, magic, times[0], b"k", b"first"),
-        (1, magic, times[1], b"k", None),
-        (2, magic, times[2], None, b"third"),
-    ]
+    expected = [(0, magic, times[0], b"k", b"first"), (1, magic, times[1], b"k", None), (2, magic, times[2], None, b"third")]
     assert sets == [expected[1:], expected]
     assert "header 'attempt' (int16)" in lost
     assert ("timestamp 1700000000000 ms" in lost) == (magic == 0)

@@ -115,11 +115,7 @@ REPLACED = {
     "inserted": [change("DELETE", 2, at=7), change("INSERT", 2, "third", "8", "eight", at=8)],
 }
 LOST = {1: (None, Decimal("6.00"), None)}
-NEXT = {
-    "deleted": {},
-    "updated": {2: ("first", Decimal("8.00"), "eight")},
-    "inserted": {2: ("third", Decimal("8.00"), "eight")},
-}
+NEXT = {"deleted": {}, "updated": {2: ("first", Decimal("8.00"), "eight")}, "inserted": {2: ("third", Decimal("8.00"), "eight")}}
 
 
 @pytest.mark.parametrize(

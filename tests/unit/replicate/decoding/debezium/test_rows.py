@@ -90,6 +90,26 @@ def test_a_deletion_with_its_key_alone_has_no_other_columns(tmp_path: Path) -> N
     assert [(row["id"], row["_hs_columns"]) for row in rows_of(decode(tmp_path, bare, whole))] == [(1, b"\x01"), (1, None)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "filler", "value"),
+    [
+        ({"type": "int32"}, 0, 5),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, 0, 7),
+        ({"type": "string"}, "", "x"),
+        ({"type": "boolean", "default": True}, True, False),
+        ({"type": "double"}, 0.0, 0.5),
+        ({"type": "array", "items": {"type": "string"}}, [], ["x"]),
+    ],
+)
+def test_a_bare_deletion_has_no_other_columns_when_debezium_fills_not_null_ones(
+    tmp_path: Path, kind: dict[str, Any], filler: object, value: object
+) -> None:
+    fields = [*FIELDS, {**kind, "optional": False, "field": "b"}]
+    before = [{"id": 1, "a": None, "b": filler}, {"id": 1, "a": None, "b": value}, {"id": 1, "a": "x", "b": filler}]
+    found = rows_of(decode(tmp_path, *(envelope("d", None, row, lsn=1, fields=fields) for row in before)))
+    assert [row["_hs_columns"] for row in found] == [b"\x01", None, None]
+
+
 FIELDS: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
 
 
@@ -113,6 +133,22 @@ def test_an_incremental_snapshot_gives_insertions_at_their_position(tmp_path: Pa
         (REFRESH, False),
         (INSERT, True),
     ]
+
+
+MYSQL = {"connector": "mysql", "file": "bin.3", "pos": 7, "row": 0}
+
+
+@pytest.mark.parametrize(
+    ("read", "changed"),
+    [({"sequence": '["5","7"]'}, {"sequence": '["5","7"]', "lsn": 7}), ({"sequence": '[null,"7"]'}, {"lsn": 7}), (MYSQL, MYSQL)],
+)
+def test_a_change_wins_over_the_row_of_an_incremental_snapshot_at_its_position(
+    tmp_path: Path, read: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    values = [envelope("r", {"id": 1}, snapshot="incremental", **read), envelope("u", {"id": 1}, **changed)]
+    decoded = decode(tmp_path, *values)
+    first, second = (row["_hs_sequence"] for row in rows_of(decoded))
+    assert (reasons_of(decoded), first < second) == ({}, True)
 
 
 def test_the_marked_rows_of_a_snapshot_begin_and_end_a_load(tmp_path: Path) -> None:
@@ -169,6 +205,13 @@ def test_a_number_keeps_all_of_its_digits(tmp_path: Path) -> None:
     }]  # fmt: skip
     (row,) = rows_of(decode(tmp_path, envelope("c", {"id": 1, "n": {"scale": 3, "value": content}}, fields=fields, lsn=1)))
     assert row["n"] == f"{digits[:3997]}.{digits[3997:4000]}"
+
+
+def test_a_time_of_mysql_can_be_negative_and_longer_than_a_day(tmp_path: Path) -> None:
+    fields = [{"type": "int64", "field": "id"}, {"type": "int64", "name": "io.debezium.time.MicroTime", "field": "t"}]
+    micros = [-1, -500_000, -3_020_399_000_000, 3_020_399_000_000, 0]
+    found = rows_of(decode(tmp_path, *(envelope("c", {"id": 1, "t": each}, fields=fields, lsn=1) for each in micros)))
+    assert [row["t"] for row in found] == ["-00:00:00.000001", "-00:00:00.5", "-838:59:59", "838:59:59", "00:00:00"]
 
 
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
