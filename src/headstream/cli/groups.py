@@ -192,7 +192,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
-    """Let a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
+    """Make a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
     The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
 

@@ -117,7 +117,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Give one to three columns of a row new values (which can equal the old values)."""
+        """Set new values in one to three columns of a row (which can equal the old values)."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)

@@ -57,7 +57,7 @@ class MariaDbServer(TemporaryServer):
         options = [f"--basedir={_PLACE / 'usr'}", f"--datadir={directory / 'data'}", "--auth-root-authentication-method=normal"]
         ran = _run("bin/mariadb-install-db", "--no-defaults", *options, "--skip-test-db", *_user())
         if ran.returncode != 0:
-            raise EnvironmentSetupError(f"MariaDB's data directory could not be made: {ran.stdout}{ran.stderr}")
+            raise EnvironmentSetupError(f"MariaDB's data directory could not be created: {ran.stdout}{ran.stderr}")
         (directory / "init.sql").write_text(
             f"GRANT ALL ON *.* TO root@'{HOST}' IDENTIFIED BY '{self.password}' WITH GRANT OPTION;\n"
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE} CHARACTER SET utf8mb4;\n"
@@ -68,8 +68,9 @@ class MariaDbServer(TemporaryServer):
             "basedir": _PLACE / "usr", "datadir": directory / "data", "socket": directory / "socket", "port": self._port,
             "bind-address": HOST, "skip-name-resolve": 1, "server-id": 1,
             "log-bin": "bin", "binlog-format": "ROW", "binlog-row-image": "FULL",
-            # Debezium's connector for MySQL asks a later one in MySQL's words, and one that calls itself MariaDB for its GTIDs.
-            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
+            # Debezium's connector for MySQL asks a later one in MySQL's words, and a server named MariaDB for its GTIDs.
+            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00",
+            "init-file": directory / "init.sql",
         }  # fmt: skip
         options = [f"--{name}={value}" for name, value in settings.items()]
         libraries = f"LD_LIBRARY_PATH={_environ()['LD_LIBRARY_PATH']}"

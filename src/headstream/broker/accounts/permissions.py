@@ -137,7 +137,7 @@ class Rights:
             self._check("poll")
 
     def may_see(self, stream: int = 0) -> bool:
-        """Return whether this user may read the topics of a stream (0: the streams), which requires any right to all of them."""
+        """Return whether this user can read the topics of a stream (0: the streams), which requires any right to all of them."""
         return self._sees_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:

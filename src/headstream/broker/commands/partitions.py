@@ -25,7 +25,7 @@ def _managed(server: Dispatcher, session: Session, command: CreatePartitions | D
 
 
 def create_partitions(server: Dispatcher, session: Session, command: CreatePartitions) -> None:
-    """Add partitions after the last one; groups are rebalanced."""
+    """Add partitions after the last partition; groups are rebalanced."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:

@@ -80,7 +80,7 @@ class DeadLettering:
         if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
             return TopicName.parse(delivery.copied_to[0])
         raise InvalidOptionError(
-            f"message {delivery.offset} is given up, and there is no dead-letter topic",
+            f"message {delivery.offset} has failed finally, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
             advice='Specify one, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )

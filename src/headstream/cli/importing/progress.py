@@ -58,7 +58,7 @@ def progress_path(file: Path) -> Path:
 
 
 def load_progress(file: Path) -> ImportProgress:
-    """Return the saved progress of a file's import, or a new one; InvalidInputError for an invalid file, StorageError."""
+    """Return the saved progress of a file's import, or a new progress; InvalidInputError for an invalid file, StorageError."""
     path = progress_path(file)
     try:
         document = json.loads(path.read_bytes())

@@ -130,7 +130,7 @@ class Contexts:
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:
-        """Store a context; the first one becomes the current one. AlreadyExistsError if the name exists."""
+        """Store a context; the first context becomes the current context. AlreadyExistsError if the name exists."""
         if name in self._contexts:
             raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)

@@ -92,5 +92,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="Another member of the group may have it: it gets the message again",
+        advice="Another member of the group can have it: it gets the message again",
     )

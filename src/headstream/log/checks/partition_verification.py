@@ -2,7 +2,7 @@
 
 index head its check, version, base offset index entries the check of each; each begins where the previous entry ends, in bytes
     and in offsets; times never decrease
-    compacted        the same, but offsets can be missing between entries and after the last one
+    compacted        the same, but offsets can be missing between entries and after the last entry
     messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state known segments
     each begins where the previous segment ends
 

@@ -103,7 +103,7 @@ def _version(connection: sqlite3.Connection, where: str) -> int:
         raise LogVersionError(
             f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
             where=where,
-            advice="Use the Headstream that wrote it, or a newer one",
+            advice="Use the Headstream that wrote it, or a newer version",
         )
     return version or _unnumbered(connection, where)
 

@@ -156,7 +156,7 @@ class Requests:
         return self._move(request, chosen, "done", now_us)
 
     def _move(self, request: Request, parked_batches: Iterable[ParkedBatch], state: str, now_us: int) -> int:
-        """Give the selected messages of parked batches another state, and finish the request, in one transaction."""
+        """Set another state of the selected messages of parked batches, and finish the request, in one transaction."""
         within = Selection.from_document(request.arguments).within
         count = 0
         with self._ledger.transaction() as connection:

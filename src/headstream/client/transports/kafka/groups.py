@@ -128,7 +128,7 @@ class KafkaGroups:
             raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Let a member go."""
+        """Remove a member."""
         membership = self._members.pop(member.id, None)
         if membership is not None:
             membership.close()
@@ -251,7 +251,7 @@ class KafkaGroups:
         return self.get(topic, group)
 
     def close(self) -> None:
-        """Let all members go."""
+        """Remove all members."""
         for number in list(self._members):
             membership = self._members.pop(number, None)
             if membership is not None:

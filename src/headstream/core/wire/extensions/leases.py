@@ -125,7 +125,7 @@ class RefusedChanges(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettleLeases(GroupCommand[RefusedChanges]):
-    """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
+    """Record steps of leased messages of a group, and commit the offset of the first unfinished message.
 
     Args:
         partition_generation: The generation of the partition of the leases, or None.

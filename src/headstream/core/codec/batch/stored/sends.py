@@ -4,8 +4,8 @@
 
 A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
 begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
-with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
-may read them meanwhile. Read-only buffers are copied.
+with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread must
+read them meanwhile. Read-only buffers are copied.
 """
 
 from __future__ import annotations
