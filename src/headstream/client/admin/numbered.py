@@ -37,7 +37,7 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
                 return TopicName(found.stream, found.name)
     raise denied or TopicNotFoundError(
         f"there is no topic {str(name)!r}, neither by name nor by id",
-        advice="List the topics with log.topics(), or create the topic first",
+        advice="List them with log.topics(), or create the topic first",
     )
 
 
@@ -59,7 +59,7 @@ def find_stream_name(transport: Transport, name: str) -> str:
                 return found.name
     raise denied or StreamNotFoundError(
         f"there is no stream {name!r}, neither by name nor by id",
-        advice="List the streams with log.streams(), or create the stream first",
+        advice="List them with log.streams(), or create the stream first",
     )
 
 

@@ -39,9 +39,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
             return found.first_offset if kind is PollingKind.FIRST else found.end_offset
-    raise PartitionNotFoundError(
-        f"topic {str(topic)!r} has no partition {partition}", advice="List the partitions with log.topic()"
-    )
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="List them with log.topic()")
 
 
 def numbers_of(topic: Topic) -> range:

@@ -383,14 +383,7 @@ class SegmentCheck:
         span: tuple[int | None, int | None] = (None, None),
     ) -> LogFinding:
         return LogFinding(
-            kind,
-            path,
-            what,
-            advice,
-            from_offset=offsets[0],
-            until_offset=offsets[1],
-            from_byte=span[0],
-            until_byte=span[1],
+            kind, path, what, advice, from_offset=offsets[0], until_offset=offsets[1], from_byte=span[0], until_byte=span[1]
         )
 
 

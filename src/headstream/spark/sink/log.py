@@ -62,9 +62,7 @@ class SinkLog(Protocol):
 def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
     """Return the error of a missing topic."""
     return TopicNotFoundError(
-        f"there is no topic {str(name)!r}",
-        where=where,
-        advice=f"Create it first: headstream topic create {name} --url {where}",
+        f"there is no topic {str(name)!r}", where=where, advice=f"Create it first: headstream topic create {name} --url {where}"
     )
 
 

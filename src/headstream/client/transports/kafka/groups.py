@@ -176,7 +176,7 @@ class KafkaGroups:
         """Return one group; GroupNotFoundError if the group neither reads the topic nor has offsets in it."""
         found = self._describe(topic, *self._partitions(topic), group)
         if found is None:
-            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List the groups with log.groups()")
+            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List them with log.groups()")
         return found
 
     def _partitions(self, topic: TopicName) -> tuple[str, range, Mapping[Any, int], Mapping[Any, int]]:
