@@ -78,7 +78,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
 
 
 def connect_plain(url: str | None = None, **options: Any) -> Client:
-    """Return a client without interceptors, as for a mirror, which copies messages as they are stored; see connect().
+    """Return a client without interceptors, as for a mirror, which copies stored messages unchanged; see connect().
 
     Args:
         url: As for connect().

@@ -65,7 +65,7 @@ class Interceptor:
         return None
 
     def on_receive(self, message: Message) -> Message | Awaitable[Message]:
-        """Return the message to deliver, changed or not; its topic, partition and offset must stay as they are.
+        """Return the message to deliver, changed or not; its topic, partition and offset must stay unchanged.
 
         Called when a consumer or poll() delivers the message, in the reverse order of on_send.
 

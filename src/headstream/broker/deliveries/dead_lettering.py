@@ -48,7 +48,7 @@ class DeadLettering:
         Args:
             journal: The group's journal, locked.
             dead_letter: The topic of the copy; None for the recorded one, if it still exists.
-            user_id: The server's user whose request it is.
+            user_id: The server's user that sends the request.
 
         Raises:
             InvalidOptionError: there is no dead-letter topic, or it would drop copies.

@@ -32,7 +32,7 @@ class JdbcAccess:
     Args:
         url: `jdbc:…`, without a password.
         options: Options of Spark's JDBC source: driver, user, password.
-        jar_set: The set of jars with the driver; None if the user gives it to Spark.
+        jar_set: The set of jars with the driver; None if the user passes it to Spark.
     """
 
     url: str

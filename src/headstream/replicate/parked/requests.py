@@ -145,7 +145,7 @@ class Requests:
         """Carry out the discarding of messages, whose selection names them; return their number.
 
         Args:
-            mark: Marks messages of the log for deletion; it is called before the ledger gives them up, and again after a crash.
+            mark: Marks messages of the log for deletion; it is called before the ledger removes them, and again after a crash.
         """
         selection = Selection.from_document(request.arguments)
         assert selection.within is not None

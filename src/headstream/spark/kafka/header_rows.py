@@ -235,7 +235,7 @@ def _decode_left(row: tuple[KafkaHeader, ...], *, strict: bool) -> tuple[bytes, 
 
 
 def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
-    """Return Kafka's headers for header blocks, as our source gives them with `headers=binary`.
+    """Return Kafka's headers for header blocks, as our source returns them with `headers=binary`.
 
     Args:
         blocks: BINARY; null is empty.
@@ -250,7 +250,7 @@ def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
 
 
 def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
-    """Return Kafka's headers for lists of key, kind and value, as our source gives them with `headers=array`.
+    """Return Kafka's headers for lists of key, kind and value, as our source returns them with `headers=array`.
 
     Args:
         lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is empty.

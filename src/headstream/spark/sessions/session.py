@@ -199,7 +199,7 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentSetupError(
             "a SparkSession without Delta is already running in this process",
-            advice='Stop it first, or read from it as it is: format("headstream") needs no session()',
+            advice='Stop it first, or read from it without this: format("headstream") needs no session()',
         )
     return running
 
