@@ -133,7 +133,7 @@ class Catalog:
         return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
-        """Return a snapshot with the present state of these topics (added, changed or deleted); the other topics are unchanged."""
+        """Return a snapshot with the present state of these topics (added, changed or deleted); other topics are unchanged."""
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()

@@ -99,7 +99,7 @@ class Request:
     """One request.
 
     Args:
-        kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table;
+        kind: `redrive` releases messages set aside; `discard` deletes them; `reload` begins or ends a full load of a table;
             `repair` applies changes that a comparison with the source has found.
         arguments: Its arguments, a JSON object.
         asked_us: When it was made, microseconds since 1970 UTC.
