@@ -49,7 +49,7 @@ def delete_partitions(server: Dispatcher, session: Session, command: DeleteParti
 
 
 def delete_segments(server: Dispatcher, session: Session, command: DeleteSegments) -> None:
-    """Delete the oldest closed segments of a partition; the active one stays."""
+    """Delete the oldest closed segments of a partition; the active segment stays."""
     backing = server.broker.backing
     target = _managed(server, session, command)
     number = check_partition(target, command.partition)

@@ -47,7 +47,7 @@ class DeadLettering:
 
         Args:
             journal: The group's journal, locked.
-            dead_letter: The topic of the copy; None for the recorded one, if it still exists.
+            dead_letter: The topic of the copy; None for the recorded topic, if it still exists.
             user_id: The server's user that sends the request.
 
         Raises:
@@ -82,7 +82,7 @@ class DeadLettering:
         raise InvalidOptionError(
             f"message {delivery.offset} has failed finally, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
-            advice='Specify one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Specify a topic, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

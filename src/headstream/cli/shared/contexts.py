@@ -144,7 +144,7 @@ class Contexts:
         self._write()
 
     def use(self, name: str) -> None:
-        """Make a context the current one; NotFoundError if the name is unknown."""
+        """Make a context current; NotFoundError if the name is unknown."""
         self.get(name)
         self.current = name
         self._write()

@@ -81,7 +81,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
     return InvalidOptionError(
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
-        advice='Specify one, as in log.consumer("shop/orders", group="billing")',
+        advice='Specify a group, as in log.consumer("shop/orders", group="billing")',
     )
 
 

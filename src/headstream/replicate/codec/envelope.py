@@ -57,7 +57,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
 
     Raises:
-        DecodeError: neither an Avro nor a JSON envelope, or a malformed one.
+        DecodeError: neither an Avro nor a JSON envelope, or a malformed envelope.
     """
     data = bytes(value)
     if data.startswith(MAGIC):

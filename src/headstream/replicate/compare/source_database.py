@@ -66,7 +66,7 @@ class Partitions:
     Args:
         column: A numeric or date column of the result.
         low: The lowest value, as SQL text without quotes.
-        high: The highest one, in the same form.
+        high: The highest value, in the same form.
         count: Number of connections.
     """
 

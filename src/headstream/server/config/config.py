@@ -212,7 +212,7 @@ def load_config(
 
 
 def _path_in(variables: Mapping[str, str], kind: str) -> Path | None:
-    """Return the path in a variable, if one is set."""
+    """Return the path in a variable, if any is set."""
     named = variables.get(f"HEADSTREAM_{kind}_PATH") or variables.get(f"IGGY_{kind}_PATH")
     return Path(named) if named else None
 

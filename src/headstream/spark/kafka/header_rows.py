@@ -188,7 +188,7 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
     """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded as a record.
 
-    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always one.
+    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always an error.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))

@@ -15,7 +15,7 @@
                                                             them (headstream.spark.sink.columns); no header where null
 
 Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
-a header column have the same key, both are written, the column's last: the one that counts.
+a header column have the same key, both are written, the column's last, which takes effect.
 Other columns are rejected by name, except columns that only a read message has (stream, offset, state, checksum,
 headers_repeated), which are ignored: rows that were read can be written.
 """

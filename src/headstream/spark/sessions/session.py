@@ -64,7 +64,7 @@ def session(
     with_jars: Sequence[str] = (),
     quick_start: bool = False,
 ) -> SparkSession:
-    """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one if none is running.
+    """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting a session if none is running.
 
     A session running in this process is returned, with those settings of `config` that can change at run time;
     a warning of the logger headstream.spark names the other settings.

@@ -81,7 +81,7 @@ class SinkColumns:
     """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
-        topic: The topic's; None if all rows have one.
+        topic: The topic's; None if all rows have the same topic.
         stream: The stream's, beside the topic's.
         shape: Shape of the headers column.
     """

@@ -23,10 +23,10 @@ class Scan:
     """The complete messages at the begin of a range of stored messages.
 
     Args:
-        end: The byte position after the last complete one.
+        end: The byte position after the last complete message.
         first_offset: Offset of the first message, or -1 if there is none; so are the two times, microseconds since 1970 UTC.
         crc32c: CRC-32C of the complete messages with each state byte taken as 0.
-        fault: The fault of the next message; None if the range ends with a complete one.
+        fault: The fault of the next message; None if the range ends with a complete message.
     """
 
     count: int

@@ -232,7 +232,7 @@ def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
 
 
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
+    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without a value.
 
     Args:
         values: As they are read: reading_type, or bytes and decimals as in Avro.

@@ -53,7 +53,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
 
 
 def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
-    """Create a self-signed certificate for localhost, unless one exists that stays valid for 30 days and
+    """Create a self-signed certificate for localhost, unless there is a certificate that stays valid for 30 days and
     whose key only this user can read.
 
     It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.

@@ -1,6 +1,6 @@
 """VsrResponder: the responses to a client of Iggy's protocol 0.11 (SDK from 0.11), in frames with a header of 256 bytes.
 
-A client whose login fails, or that writes without one, receives an eviction; other errors are replies with a status. The
+A client whose login fails, or that writes without a login, receives an eviction; other errors are replies with a status. The
 connection stays open, so that the client can log in (again), unless no other login of it can succeed.
 """
 
