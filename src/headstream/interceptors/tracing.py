@@ -44,7 +44,7 @@ class Tracing(Interceptor):
 
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global provider.
-        propagator: Reads and writes the context; by default the global one (the variable OTEL_PROPAGATORS).
+        propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
         rate: The part of the messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
             unsampled traces, pass without a span and a header, which costs least. None leaves sampling to the provider:
             each message gets a header, so that receivers know whether its trace is sampled.
