@@ -41,7 +41,7 @@ _group_argument = click.argument(
 def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
-    A group exists once it is created or has committed. On a server all consumers of a group share the topic's
+    A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
     partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
     process has closed its consumers.
 
@@ -193,7 +193,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
-    """Let a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
+    """Make a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
     The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
 

@@ -33,7 +33,7 @@ _ALGORITHM: Final = "A256GCM"
 class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
-    A null payload stays null. Messages without the header `hs.encryption` are received as they are, unless `required`. One key
+    A null payload stays null. Messages without the header `hs.encryption` are received unchanged, unless `required`. One key
     encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
 
     Args:

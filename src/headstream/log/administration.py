@@ -108,7 +108,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000 partitions."""
+    """Add partitions to a topic, after its last partition; InvalidOptionError if it would have more than 1000 partitions."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)

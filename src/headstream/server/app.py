@@ -66,7 +66,7 @@ class ServerApp:
 
     Args:
         pipelines: Reports of Replicate pipelines for the console.
-        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
+        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global provider.
     """
 
     def __init__(self, config: ServerConfig, pipelines: PipelineReports | None = None, *, tracer_provider: Any = None) -> None:

@@ -64,7 +64,7 @@ class Deliveries:
     def settle_deliveries(
         self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER
     ) -> Settled:
-        """Record steps of messages, and commit the offset of the first one that is not done.
+        """Record steps of messages, and commit the offset of the first unfinished message.
 
         Args:
             user_id: The server's user, see OffsetStore.commit().

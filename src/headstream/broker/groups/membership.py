@@ -64,7 +64,7 @@ class _Member:
 
 
 class GroupMembers:
-    """The members of one group; one thread at a time. `generation` is the first one."""
+    """The members of one group; one thread at a time. `generation` is the first member."""
 
     def __init__(self, generation: int = 0) -> None:
         self.generation = generation

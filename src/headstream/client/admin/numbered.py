@@ -36,7 +36,8 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
             if found is not None:
                 return TopicName(found.stream, found.name)
     raise denied or TopicNotFoundError(
-        f"there is no topic {str(name)!r}, neither by name nor by id", advice="Look with log.topics(), or create the topic first"
+        f"there is no topic {str(name)!r}, neither by name nor by id",
+        advice="List them with log.topics(), or create the topic first",
     )
 
 
@@ -57,7 +58,8 @@ def find_stream_name(transport: Transport, name: str) -> str:
             if found is not None:
                 return found.name
     raise denied or StreamNotFoundError(
-        f"there is no stream {name!r}, neither by name nor by id", advice="Look with log.streams(), or create the stream first"
+        f"there is no stream {name!r}, neither by name nor by id",
+        advice="List them with log.streams(), or create the stream first",
     )
 
 

@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
+        """Whether the only partition that is read is delivered up to the end its last poll found; false for several."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:

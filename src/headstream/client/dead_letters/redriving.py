@@ -76,7 +76,7 @@ class Redrive:
     """One redrive of a dead-letter topic.
 
     Args:
-        log: A client without interceptors: messages are sent as they are stored.
+        log: A client without interceptors: messages are sent as stored.
         per_second: Maximum dead letters per second; None for no limit.
         on_filter_error: Effect of a filter that cannot be applied, as for Client.consumer().
     """

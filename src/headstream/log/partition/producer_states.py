@@ -126,7 +126,7 @@ class ProducerStates:
 
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
-            SequenceError: it is not the expected one.
+            SequenceError: another batch was expected.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None or not producer.batch_number:

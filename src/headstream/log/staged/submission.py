@@ -27,7 +27,7 @@ _TAKEN_WAIT_FACTOR: Final = 4
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later one, is in the log or submitted."""
+    """Return whether an epoch of a writer, or a later epoch, is in the log or submitted."""
     log = open_directory(directory)
     try:
         return is_submitted(log, writer, epoch)

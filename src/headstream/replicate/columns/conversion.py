@@ -62,7 +62,7 @@ _FINER: Final = r"\.\d{6}\d*[1-9]"
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """Return the Arrow type of a Spark SQL type text, as target_type() gives it."""
+    """Return the Arrow type of a Spark SQL type text, as target_type() returns it."""
     decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(-?\d+)\)", spark_type)
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))

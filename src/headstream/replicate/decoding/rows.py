@@ -95,7 +95,7 @@ def decode_avro_rows(
     """Decode the Avro rows of one schema in one pass.
 
     Args:
-        schema: The schema they are written in.
+        schema: The schema that they were written with.
         raw: Raw messages.
         envelopes: The positions of the parts of those messages.
         rows: The rows to decode.

@@ -87,7 +87,7 @@ def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeader
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a wrapper has one or more messages of one magic, none of them compressed")
+        raise InvalidInputError("a wrapper contains one or more uncompressed messages of one magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)
@@ -120,7 +120,7 @@ def _unwrap(
             raise DecodeError("a compressed message set contains another compressed message set", at, where=where)
         messages.append(message)
     if not messages:
-        raise DecodeError("a compressed message set without a message", at, where=where)
+        raise DecodeError("a compressed message set contains no message", at, where=where)
     if wrapper.magic >= 1:
         base = wrapper.offset - messages[-1].offset
         messages = [_with_own_offset(message, base, wrapper) for message in messages]

@@ -88,7 +88,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll; the partition is 0 if a group member has none, the newest offset 0 if it is empty."""
+    """The reply to a poll; the partition is 0 if a group member has no partition, the newest offset 0 if it is empty."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64

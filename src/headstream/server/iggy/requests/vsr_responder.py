@@ -1,6 +1,6 @@
 """VsrResponder: the responses to a client of Iggy's protocol 0.11 (SDK from 0.11), in frames with a header of 256 bytes.
 
-A client whose login fails, or that writes without one, receives an eviction; other errors are replies with a status. The
+A client whose login fails, or that writes without a login, receives an eviction; other errors are replies with a status. The
 connection stays open, so that the client can log in (again), unless no other login of it can succeed.
 """
 
@@ -81,7 +81,7 @@ class VsrResponder(Responder):
         if not header.matches(body):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
         if header.is_read and header.read_code in _CLASSIC_LOGINS:
-            return DecodeError("a login of the older protocol", HEADER_BYTES)
+            return DecodeError("the login is of the older protocol", HEADER_BYTES)
         is_bound = header.is_read or (header.session == self.number and header.client == self.client)
         if code not in _NO_LOGIN_CODES and not (session.user_id and is_bound):
             return refusal(Status.UNAUTHENTICATED, "the request needs a login", advice="Log in first")

@@ -209,7 +209,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that sends no more has disconnected."""
+        """Allow the transport to close: a client that sends no more has disconnected."""
         if not self._todo:  # frees the buffer now, a round before the transport closes: thousands can disconnect at once
             self._frames.done()
         return False
