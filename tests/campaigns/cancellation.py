@@ -348,7 +348,7 @@ class _History:
 
         await self.call(consumer, "run", handle)
         if is_working and has is not None:
-            model.fail(has, was_cancelled=False)
+            model.fail(has, was_cancelled=self.call.went_on)  # a commit that comes before the end of the call includes it
         else:
             end(was_cancelled=True)
 
