@@ -334,7 +334,7 @@ class _History:
             if has is not None and has_failed:
                 model.fail(has, was_cancelled=was_cancelled)
             elif has is not None:
-                model.settle(has)
+                model.settle(has, was_cancelled=was_cancelled and self.call.went_on)
 
         async def handle(message: hs.ReceivedMessage) -> None:
             nonlocal has, is_working, has_failed
