@@ -8,9 +8,9 @@
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets An offset always refers to the next
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
-message: one past the last that is done. Messages that a poll skipped belong
+An offset always refers to the next message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the
@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
+        """Whether the only partition that is read is delivered up to the end its last poll found; false for several."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:

@@ -123,7 +123,7 @@ class Partitions:
         return not is_named and partition not in {each.number for each in self._transport.topics.get(self.topic).partitions}
 
     def wait(self, timeout_ms: float, positions: Mapping[int, int]) -> None:
-        """Let the group reassign partitions, and wait for messages at `positions` or a change of the group."""
+        """Allow the group to reassign partitions, and wait for messages at `positions` or a change of the group."""
         self.rest()
         messages, share = self._transport.messages, self.share
         if timeout_ms <= 0:

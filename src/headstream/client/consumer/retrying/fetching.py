@@ -184,7 +184,7 @@ class RetryingFetching(Fetching):
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return up to `count` messages, until one is broken."""
+        """Return up to `count` messages, until a message is broken."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until

@@ -44,7 +44,7 @@ class Leasing:
     Args:
         lease_us: Length of a lease, microseconds.
         partitions: The partitions to lease from; None for all, including partitions added later.
-        starts: Partition -> first offset if the group has no committed one.
+        starts: Partition -> first offset if the group has no committed offset.
 
     Attributes:
         ends: Partition -> its end when nothing could be leased.
