@@ -122,7 +122,7 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
                 raise CorruptLogError(
                     f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
                     where=directory,
-                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment after the "
+                    advice="Restore them from a copy; otherwise headstream verify --repair begins a segment after the "
                     "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted

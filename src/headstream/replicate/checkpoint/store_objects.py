@@ -135,7 +135,7 @@ class CheckpointObjects:
         """Return the error for a missing object: legal if there is a snapshot of this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
             return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
-        return CorruptLogError(what, where=str(place), advice="Restore the checkpoint's objects from a copy, all of one moment")
+        return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one copy")
 
     def _read(self, kind: str, number: int) -> Record:
         place = self._place_of(kind, number)

@@ -216,7 +216,7 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], 
     """Join the places of facts about one key; None if there are no facts.
 
     Args:
-        ended: The places below which full loads have replaced rows: a row's columns do not reach across one.
+        ended: The places below which full loads have replaced rows: a row's columns do not reach across a load.
     """
     deleted = sorted(filter(None, deletions))
     found = list(upserts)

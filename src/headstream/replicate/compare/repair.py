@@ -1,6 +1,6 @@
 """Sends rows that differ through the pipeline, as changes with a sequence that every later change wins over.
 
-The sequence of a repair is the newest one known of the table, plus one in its last digit. It was known before the source's
+The sequence of a repair is the newest known sequence of the table, plus one in its last digit. It was known before the source's
 rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
@@ -53,7 +53,7 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 
 
 def sequence_after(newest: str) -> str:
-    """Return the change sequence just above the newest one, or above all rows of a first load if there is none.
+    """Return the change sequence just above the newest sequence, or above all rows of a first load if there is none.
 
     It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is also
     below the next decimal number.

@@ -81,11 +81,7 @@ _BROWSING: Final[dict[str, dict[str, Any]]] = {
 
 VIEWS: Final = (
     View("/open/overview", "Return the counts of the server, its memory and its traffic.", survey),
-    View(
-        "/open/topics/visible",
-        "Return the topics that the user is allowed to see.",
-        list_visible_topics,
-    ),
+    View("/open/topics/visible", "Return the topics that the user is allowed to see.", list_visible_topics),
     View("/open/group-lags", "Return the groups of these topics, with their lags.", list_group_lags),
     View(
         _PARTITION + "/messages/browse",

@@ -200,7 +200,8 @@ class RetryingReading(PartitionReading, Settler):
         topic, request = self.partitions.topic, self.partitions.request
         while (due := self._fetching.due(time.monotonic())) is not None:
             partition, offset = due
-            _, found = poll_checked(self._transport, topic, partition, request.from_offset(offset, 1))
+            polled, found = poll_checked(self._transport, topic, partition, request.from_offset(offset, 1))
+            self._fetching.check_generation(polled)
             is_there = bool(found) and found[0].offset == offset
             self._fetching.put_again(partition, offset, found[0] if is_there else None)
 

@@ -185,7 +185,7 @@ class FetchSession:
     # -- what is in them -------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
-        """Return the response as it is now: all partitions of the first fetch, later the partitions with changes."""
+        """Return the present response: all partitions of the first fetch, later the partitions with changes."""
         self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
         self._reported.clear()
