@@ -78,7 +78,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
 
 
 def connect_plain(url: str | None = None, **options: Any) -> Client:
-    """Return a client without interceptors, as for a mirror, which copies messages as they are stored; see connect().
+    """Return a client without interceptors, as for a mirror, which copies stored messages unchanged; see connect().
 
     Args:
         url: As for connect().
@@ -141,11 +141,11 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
 def _parse(url: str | None) -> tuple[str, SplitResult]:
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
-        raise InvalidUrlError("no URL given", advice=f"Pass one ({_KINDS}), or set {URL_VARIABLE}")
+        raise InvalidUrlError("the URL is missing", advice=f"Pass one ({_KINDS}), or set {URL_VARIABLE}")
     try:
         parts = split_url(text)
     except ValueError as error:
-        raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
+        raise InvalidUrlError(f"the text is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
         # Error texts must not contain the password, which can have slashes and other special characters.
         text = f"{parts.scheme}://...{text[text.rindex('@') :]}"

@@ -3,8 +3,8 @@
 A forked child has copies of its parent's objects, but none of the parent's threads; a lock that such a thread held stays locked.
 Each such object calls register_for_forks() when it is created, and in a child its after_fork() runs before any other code. There
 
-    it begins again clients of servers and of Kafka, and their parts: new locks, new connections is left to the
-    parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
+    begins again            clients of servers and of Kafka, and their parts: new locks, new connections
+    is left to the parent   consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
 """
 
 from __future__ import annotations

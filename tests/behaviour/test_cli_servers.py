@@ -110,7 +110,7 @@ def test_a_context_has_a_server_and_asks_for_its_password(server: LocalServer, m
     monkeypatch.delenv("HEADSTREAM_URL")
     run("context", "create", "here", f"headstream://iggy@{host}:{port}")
     result = invoke("topic", "list")
-    assert (result.exit_code, "no password is given" in result.output) == (2, True)
+    assert (result.exit_code, "the password is missing" in result.output) == (2, True)
     monkeypatch.setenv("HEADSTREAM_PASSWORD", "iggy")
     assert run("topic", "list") == []
     monkeypatch.delenv("HEADSTREAM_PASSWORD")

@@ -334,7 +334,7 @@ class _History:
             if has is not None and has_failed:
                 model.fail(has, was_cancelled=was_cancelled)
             elif has is not None:
-                model.settle(has)
+                model.settle(has, was_cancelled=was_cancelled and self.call.went_on)
 
         async def handle(message: hs.ReceivedMessage) -> None:
             nonlocal has, is_working, has_failed
@@ -348,7 +348,7 @@ class _History:
 
         await self.call(consumer, "run", handle)
         if is_working and has is not None:
-            model.fail(has, was_cancelled=False)
+            model.fail(has, was_cancelled=self.call.went_on)  # a commit that comes before the end of the call includes it
         else:
             end(was_cancelled=True)
 

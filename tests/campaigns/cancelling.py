@@ -51,11 +51,13 @@ class Canceller:
 
     Attributes:
         counts: How often each call was to be cancelled, by class and name, as `AsyncConsumer.poll`.
+        went_on: Whether the program went on before the last cancelled call was over.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.counts: Counter[str] = Counter()
+        self.went_on = False
 
     async def __call__(
         self,
@@ -81,7 +83,8 @@ class Canceller:
         else:
             await asyncio.wait({task}, timeout=rng.random() ** 3 * 0.03)
         was_cancelled = task.cancel()
-        if was_cancelled and goes_on and rng.random() < 0.3:
+        self.went_on = was_cancelled and goes_on and rng.random() < 0.3
+        if self.went_on:
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             return CANCELLED
         try:

@@ -6,7 +6,7 @@ One seed decides the rows and the steps:
 
     changes         of every type; parts of a row, with TOASTed values untouched; of keys, swapped keys; of rows without a key
     transactions    over several tables, of several connections at once, rolled back, a row deleted and inserted again
-    tables          columns added, dropped and widened; truncated
+    tables          columns added, dropped and widened; truncated; read again by incremental snapshots
     pipelines       of whole transactions; of type 2, whose current rows are compared
     accidents       the engine, the server and the pipeline are killed; a snapshot begins again, with a new slot
 """
@@ -56,6 +56,7 @@ ALTER TABLE pairs ALTER big SET STORAGE EXTERNAL;
 CREATE TABLE whole (id int PRIMARY KEY, body text, at timestamptz(3));
 ALTER TABLE whole REPLICA IDENTITY FULL, ALTER body SET STORAGE EXTERNAL;
 CREATE TABLE plain (a int, b text);
+CREATE TABLE signals (id varchar(64) PRIMARY KEY, type varchar(32), data varchar(2048));
 """
 _KEYS: Final = 12
 
@@ -132,7 +133,8 @@ class DebeziumHistory:
         with tempfile.TemporaryDirectory() as directory, PostgresServer(settings=settings) as self._source:
             self._directory = Path(directory)
             self._kafka = HOST, find_free_ports()[0]
-            self._engine = DebeziumEngine(self._source, self._kafka)
+            signals = {"signal.data.collection": "public.signals", "incremental.snapshot.chunk.size": "3"}
+            self._engine = DebeziumEngine(self._source, self._kafka, settings=signals)
             self._run_rounds(rounds, steps)
 
     def _run_rounds(self, rounds: int, steps: int) -> None:
@@ -140,7 +142,7 @@ class DebeziumHistory:
         server = ServerProcess(self._directory / "log", "--kafka", f"{HOST}:{self._kafka[1]}")
         try:
             with connect(_url(server)) as log:
-                for topic in self._topics:
+                for topic in (*self._topics, "shop/public.signals"):
                     log.create_topic(topic, partitions=2, limits="wide")
             with (
                 psycopg.connect(self._source.url, autocommit=True) as self._one,
@@ -214,6 +216,7 @@ class DebeziumHistory:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (10, self._change), (6, self._several), (2, self._interleaved), (2, self._swap), (2, self._again),
             (1, self._roll_back), (1, self._add_column), (1, self._drop_column), (1, self._widen), (1, self._truncate),
+            (1, self._read_again),
         ]  # fmt: skip
         weights, chosen = zip(*kinds, strict=True)
         for step in self._rng.choices(chosen, weights, k=steps):
@@ -324,6 +327,12 @@ class DebeziumHistory:
             if self._is_none_empty:
                 self._leave_none_empty()
             self._change()
+
+    def _read_again(self) -> None:
+        """Have the engine read tables in chunks between the changes: an incremental snapshot."""
+        tables = [f"public.{table}" for table in self._rng.sample(["things", "pairs", "whole"], self._rng.randint(1, 3))]
+        data = json.dumps({"data-collections": tables, "type": "INCREMENTAL"})
+        self._run("INSERT INTO signals VALUES (gen_random_uuid(), 'execute-snapshot', %s)", [data])
 
     # The comparison.
 

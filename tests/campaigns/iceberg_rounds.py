@@ -192,4 +192,4 @@ def _first(found: list[Any], expected: list[Any]) -> str:
     for one, other in zip(found, expected, strict=False):
         if one != other:
             return f"{one} instead of {other}"
-    return f"{len(found)} rows instead of {len(expected)}"
+    return f"it has {len(found)} rows, not {len(expected)}"

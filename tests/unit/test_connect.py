@@ -25,7 +25,7 @@ def test_the_environment_gives_the_url_when_none_is_given(tmp_path: Path, monkey
         log.create_stream("shop")
     assert (tmp_path / "headstream.json").is_file()
     monkeypatch.delenv("HEADSTREAM_URL")
-    with pytest.raises(hs.InvalidUrlError, match=r"no URL given.*HEADSTREAM_URL"):
+    with pytest.raises(hs.InvalidUrlError, match=r"the URL is missing.*HEADSTREAM_URL"):
         hs.connect()
 
 
@@ -56,7 +56,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("http://host", "the user name is missing"),
         ("headstream://host/path", "a server.s URL has no path"),
         ("ftp://host", "ftp:// is not a kind of log"),
-        ("http://[::1", "this is not a URL"),
+        ("http://[::1", "the text is not a URL"),
     ],
 )
 def test_other_urls_are_refused_with_what_to_write(url: str, text: str) -> None:

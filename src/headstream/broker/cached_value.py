@@ -34,7 +34,7 @@ class CachedValue(Generic[_T]):
         self._until_s = 0.0
 
     def get(self, make: Callable[[], _T]) -> _T:
-        """Return the cached value, or compute a new one with `make`, which never returns None."""
+        """Return the cached value, or compute a new value with `make`, which never returns None."""
         with self._making:
             began_s = self._monotonic()
             if self._kept is not None and began_s < self._until_s:

@@ -10,14 +10,7 @@ from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName, check_new_name
 from headstream.core.model.topology import NewTopic, Partition, Topic
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.administration import (
-    add_partitions,
-    create_topic,
-    delete_partitions,
-    delete_topic,
-    purge_topic,
-    update_topic,
-)
+from headstream.log.administration import add_partitions, create_topic, delete_partitions, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import find_topic
 from headstream.log.catalog.records import TopicRecord
 

@@ -75,7 +75,7 @@ def show(name: str, output: str) -> None:
 @_keep_secret_option
 @output_option
 def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Store URL as NAME; the first context becomes the current one.
+    """Store URL as NAME; the first context becomes the current context.
 
     A password or token in URL is stored with it, in a file that only you can read. Preferably omit it: commands then read it
     from HEADSTREAM_PASSWORD, or ask for it.

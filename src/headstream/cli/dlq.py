@@ -191,7 +191,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=source.topic, advice="Look with `headstream dlq list`"
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="List them: `headstream dlq list`"
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}

@@ -47,11 +47,11 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes. The
+    """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes.
 
-    segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined. To
-    finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted as
-    failed; with --on-filter-error raise it stops the command before anything is changed.
+    The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
+    To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
+    as failed; with --on-filter-error raise it stops the command before anything is changed.
 
     \b
     Examples:

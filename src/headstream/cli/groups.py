@@ -41,7 +41,7 @@ _group_argument = click.argument(
 def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
-    A group exists once it is created or has committed. On a server all consumers of a group share the topic's
+    A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
     partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
     process has closed its consumers.
 
@@ -147,9 +147,10 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Create a group of TOPIC that starts at --at. A group that starts at first need not be created: its first consumer creates
+    """Create a group of TOPIC that starts at --at.
 
-    it. On a server, Iggy clients can join the group too.
+    A group that starts at first need not be created: its first consumer creates it. On a server, Iggy clients can join the group
+    too.
 
     \b
     Examples:
@@ -192,7 +193,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
-    """Let a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
+    """Make a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
     The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
-    """Download the jars that Spark needs, if they are missing, and print where they are.
+    """Download the jars that Spark needs, if they are missing, and print their location.
 
     HEADSTREAM_JARS names their folder, which can also contain jars that you have put there.
 

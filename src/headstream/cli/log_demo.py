@@ -68,7 +68,7 @@ def _bill(console: Console, log: Client) -> None:
         product, about = (message.payload or b"").decode(), f"order {message.headers['order']}, attempt {message.attempt}:"
         if product not in _PRICES:
             console.print(f"   [red]{about} no price for {product!r}")
-            raise ValueError(f"no price for {product!r}")
+            raise ValueError(f"there is no price for {product!r}")
         console.print(f"   [green]{about} {_PRICES[product]:.2f}")
 
     began, retry = time.perf_counter(), Retry(attempts=3, delay="200ms", order="skip")

@@ -85,12 +85,7 @@ def mirror(
     from headstream.mirror import Mirror, MirrorOptions
 
     options = MirrorOptions(
-        topics=topics or ("*",),
-        once=once,
-        bytes_per_s=rate,
-        states=states,
-        source_name=source_name,
-        target_name=target_name,
+        topics=topics or ("*",), once=once, bytes_per_s=rate, states=states, source_name=source_name, target_name=target_name
     )
     with ExitStack() as stack:
         one, other = (stack.enter_context(connect_plain(_resolve(name))) for name in (source, target))

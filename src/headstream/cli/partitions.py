@@ -73,7 +73,7 @@ def show(topic: str, number: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(topic: str, count: int, url: str, output: str) -> None:
-    """Add partitions to TOPIC, after its last one.
+    """Add partitions to TOPIC, after its last partition.
 
     \b
     Example:

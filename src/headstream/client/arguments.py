@@ -105,7 +105,7 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
     """Return the polling strategy of a start position.
 
     Args:
-        start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without one is UTC.
+        start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without a zone is UTC.
         now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):

@@ -67,7 +67,7 @@ class Signature:
         decode: The user's decoder of payloads; None derives it from the parameter's type.
 
     Attributes:
-        decode: The decoder of payloads; None if no parameter receives one.
+        decode: The decoder of payloads; None if no parameter receives a payload.
 
     Raises:
         InvalidInputError: a parameter cannot be filled; the error has the reason and a correct example.

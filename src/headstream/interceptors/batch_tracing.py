@@ -45,7 +45,7 @@ class BatchTracing:
     """Records spans of batches; usable from any thread.
 
     Args:
-        tracer_provider: Of OpenTelemetry's SDK; by default the global one.
+        tracer_provider: Of OpenTelemetry's SDK; by default the global provider.
 
     Raises:
         MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).

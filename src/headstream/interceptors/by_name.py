@@ -1,4 +1,4 @@
-"""Interceptors by name, as the variable HEADSTREAM_INTERCEPTORS gives them:
+"""Interceptors by name, as in the variable HEADSTREAM_INTERCEPTORS:
 
     tracing?rate=0.01,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
     tracing?on_error=raise,mycompany.hooks:Stamp?region=eu

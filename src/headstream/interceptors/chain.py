@@ -2,7 +2,7 @@
 
 send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
 receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
-acknowledge, commit the event InterceptorError
+acknowledge, commit                        the event              InterceptorError
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
             is_asked = callable(skips) and getattr(skips, "__func__", None) is not getattr(Interceptor, SKIPS[hook])
             steps.append(_Step(name, hook, call, policy, dead_letter, skips if is_asked else None))
     if not steps:
-        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has none of {', '.join(HOOKS)}")
+        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has no method of {', '.join(HOOKS)}")
     return steps
 
 

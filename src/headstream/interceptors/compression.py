@@ -25,7 +25,7 @@ class Compression(Interceptor):
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).
-        min_bytes: Smaller payloads are sent as they are.
+        min_bytes: Smaller payloads are sent unchanged.
         level: 0 to 9 for zlib, 1 to 22 for zstd; None is the library's default.
 
     Raises:

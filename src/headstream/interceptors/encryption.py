@@ -33,7 +33,7 @@ _ALGORITHM: Final = "A256GCM"
 class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
-    A null payload stays null. Messages without the header `hs.encryption` are received as they are, unless `required`. One key
+    A null payload stays null. Messages without the header `hs.encryption` are received unchanged, unless `required`. One key
     encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
 
     Args:
@@ -51,12 +51,7 @@ class Encryption(Interceptor):
     """Skipping this interceptor would send the payload in clear."""
 
     def __init__(
-        self,
-        keys: Mapping[str, bytes],
-        *,
-        current: str | None = None,
-        authenticate: Iterable[str] = (),
-        required: bool = False,
+        self, keys: Mapping[str, bytes], *, current: str | None = None, authenticate: Iterable[str] = (), required: bool = False
     ) -> None:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -19,7 +19,7 @@ SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
 class ErrorPolicy(enum.StrEnum):
     """Consequence of an interceptor's error; no policy loses a message.
 
-    `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
+    `raise`: the call raises InterceptorError. A message is not accepted for sending; a received message is not delivered, is not
     committed, and is delivered again.
     `skip`: the error is logged, and the message continues as it was before this interceptor.
     `dead_letter`: the message is sent to the interceptor's dead-letter topic as it was before this interceptor, with the reason;
@@ -65,7 +65,7 @@ class Interceptor:
         return None
 
     def on_receive(self, message: Message) -> Message | Awaitable[Message]:
-        """Return the message to deliver, changed or not; its topic, partition and offset must stay as they are.
+        """Return the message to deliver, changed or not; its topic, partition and offset must stay unchanged.
 
         Called when a consumer or poll() delivers the message, in the reverse order of on_send.
 

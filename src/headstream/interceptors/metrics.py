@@ -54,7 +54,7 @@ class Metrics(Interceptor):
     one series. Errors of this interceptor are logged, and messages continue.
 
     Args:
-        registry: A registry of prometheus_client; by default its global one.
+        registry: A registry of prometheus_client; by default its global registry.
         otlp: Whether to also send the metrics over OTLP, to the address in OpenTelemetry's variables, until close().
 
     Raises:

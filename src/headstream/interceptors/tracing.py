@@ -2,11 +2,11 @@
 
     send       a span `send shop/orders` (PRODUCER), child of the current span, and its context in the headers
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's
-    process    `with tracing.process(message):`, a span around the processing With a
+    process    `with tracing.process(message):`, a span around the processing
 
-rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before an
-OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that begin a
-trace.
+With a rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before
+an OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that
+begin a trace.
 
 OpenTelemetry's names for messaging attributes are still in development; the names used here are from its version 1.27.
 """
@@ -43,9 +43,9 @@ class Tracing(Interceptor):
     Errors of this interceptor are logged by default, and messages continue without it.
 
     Args:
-        tracer_provider: Of OpenTelemetry's SDK; by default the global one.
-        propagator: Reads and writes the context; by default the global one (the variable OTEL_PROPAGATORS).
-        rate: The part of the messages sent outside of any trace that begin one, 0 to 1. All other messages, and messages of
+        tracer_provider: Of OpenTelemetry's SDK; by default the global provider.
+        propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
+        rate: The part of the messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
             unsampled traces, pass without a span and a header, which costs least. None leaves sampling to the provider:
             each message gets a header, so that receivers know whether its trace is sampled.
 
@@ -132,7 +132,7 @@ class Tracing(Interceptor):
         return message
 
     def _begins(self, rate: float) -> bool:
-        """Return whether a message outside of any trace begins one."""
+        """Return whether a message outside of any trace begins a trace."""
         if self._untraced >= 1:
             self._untraced -= 1
             return False

@@ -3,7 +3,7 @@
 create       in one transaction, directories first: a topic in the catalog has its directories
     delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories are removed
-    partitions added after the last partition, deleted from the last partition down
+    partitions   added after the last partition, deleted from the last partition down
     update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
     groups       Iggy's clients create a group before it is read
 
@@ -52,8 +52,7 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
         with catalog.transaction(touched if known is not None else None):
             stream_number = catalog.insert_stream(new.name.stream, created_us) if known is None else known.number
             number = catalog.insert_topic(
-                *(stream_number, new.name.topic, new.partitions, new.limits, created_us),
-                *(new.fsync, new.options, labels, id_),
+                *(stream_number, new.name.topic, new.partitions, new.limits, created_us), *(new.fsync, new.options, labels, id_)
             )
             touched.add(number)
             # Before the commit: a topic in the catalog has its directories; those of a rolled back one are empty, and the next
@@ -109,7 +108,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000 partitions."""
+    """Add partitions to a topic, after its last partition; InvalidOptionError if it would have more than 1000 partitions."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)

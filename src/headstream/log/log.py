@@ -44,7 +44,7 @@ of the process's limit. Closing a partition costs a sync and, later, a search fo
 
 
 class Log:
-    """A log of streams, topics and partitions; any thread. opening.py opens one."""
+    """A log of streams, topics and partitions; any thread. opening.py opens a log."""
 
     def __init__(self, root: str, files: Files, *, is_memory: bool, segment_bytes: int) -> None:
         self.root = root

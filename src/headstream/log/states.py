@@ -184,7 +184,7 @@ class MessageStates:
                 self._change_runs(topic, number, wanted, is_available=False)
 
     def note_replaced(self) -> None:
-        """Let this process's readers open the current files before their next read: messages without states were removed."""
+        """Make this process's readers open the current files before their next read: messages without states were removed."""
         with self._catalog.transaction(_NO_TOPICS):
             pass  # its number is what they compare
 

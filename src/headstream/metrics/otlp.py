@@ -43,10 +43,7 @@ _INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 _DEFAULT_MS: Final = "60000"
 _TIMEOUT_MS: Final = 10_000
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_EXPORTERS: Final = {
-    "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
-    "grpc": "opentelemetry.exporter.otlp.proto.grpc",
-}
+_EXPORTERS: Final = {"http/protobuf": "opentelemetry.exporter.otlp.proto.http", "grpc": "opentelemetry.exporter.otlp.proto.grpc"}
 _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 
 

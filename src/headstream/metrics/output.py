@@ -64,7 +64,7 @@ class MetricsOutput:
             self._write_text(write_openmetrics(self._newest), is_last=is_last)
 
     def close(self) -> None:
-        """Give the newest metrics to `write_text`, and send them over OTLP; idempotent."""
+        """Pass the newest metrics to `write_text`, and send them over OTLP; idempotent."""
         self._write_as_text(is_last=True)
         self._write_text = None
         if self._push is not None:

@@ -1,7 +1,8 @@
 """Mirror: copies topics from any log to any other, each message once, also after being killed.
 
 hops     the header hs.mirror: the origins of a message
-runs     sets of offsets, of messages in a destination plan the topics that a mirror creates, and the differences
+runs     sets of offsets, of messages in a destination
+plan     the topics that a mirror creates, and the differences
 mirror   Mirror: one run
 target   the destination's side of a run: producers, states, and the messages it already contains
 metrics  its numbers, for a collector

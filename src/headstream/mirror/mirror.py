@@ -4,9 +4,9 @@
 
     checkpoint    1. flush: all messages are stored, and in their states
                   2. commit the source's offsets: the next run begins there
-                  3. commit the destination's ends: the next run reads back the messages after them A
+                  3. commit the destination's ends: the next run reads back the messages after them
 
-message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
+A message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
 which messages after the last checkpoint exist in the destination, and skips them. Killed between 2 and 3 it only reads
 back more. The third step waits until the source is past all messages that were read back. So each message is copied once, without
 numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the

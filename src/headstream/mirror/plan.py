@@ -63,7 +63,9 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
     there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
     for name in wanted:
         if name not in there and not any(character in name for character in "*?["):
-            raise TopicNotFoundError(f"topic {name!r} does not exist in the source", advice="Specify one that does, or a pattern")
+            raise TopicNotFoundError(
+                f"topic {name!r} does not exist in the source", advice="Specify an existing topic, or a pattern"
+            )
     return [topic for name, topic in sorted(there.items()) if any(fnmatch.fnmatchcase(name, each) for each in wanted)]
 
 

@@ -164,7 +164,7 @@ class TargetTopic:
         """Commit the topic's ends: all messages copied so far are before them, and the source's offsets are committed.
 
         Messages that were read back, and that the source's committed offsets are not past yet, must be found again by the next
-        run: until then the ends stay as they are.
+        run: until then the ends stay unchanged.
 
         Args:
             is_passed: Returns whether the source is committed up to an offset of a topic's partition and generation.

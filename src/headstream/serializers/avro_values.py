@@ -46,7 +46,9 @@ def avro(
                 fingerprint(to_parsing_canonical_form(plain), "CRC-64-AVRO")
             )
         except Exception as error:  # the library raises several
-            raise InvalidInputError(f"this is not an Avro schema: {error}", advice="Pass it as JSON text or a dict") from error
+            raise InvalidInputError(
+                f"the text is not an Avro schema: {error}", advice="Pass it as JSON text or a dict"
+            ) from error
 
     reader, own_mark = parse(schema)
     writers = {mark: parsed for parsed, mark in map(parse, known)} | {own_mark: reader}

@@ -66,7 +66,7 @@ class ServerApp:
 
     Args:
         pipelines: Reports of Replicate pipelines for the console.
-        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
+        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global provider.
     """
 
     def __init__(self, config: ServerConfig, pipelines: PipelineReports | None = None, *, tracer_provider: Any = None) -> None:
@@ -208,10 +208,7 @@ class ServerApp:
                 stored = self._runtime() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 files = make_self_signed(stored / QUIC_CERTIFICATE, stored / _QUIC_KEY)
             settings = QuicSettings(
-                files=files,
-                max_connections=config.tcp.max_connections,
-                idle_s=config.quic_idle_s,
-                limits=config.tcp.limits,
+                files=files, max_connections=config.tcp.max_connections, idle_s=config.quic_idle_s, limits=config.tcp.limits
             )
             self._quic = QuicServer(self.dispatcher, workers, settings, budget, admission)
         self.quic_address = self._quic.start(address)

@@ -88,7 +88,7 @@ def headers_encode(col: Column | str) -> Column:
     """Return Kafka's header array, for Spark's Kafka sink.
 
     Args:
-        col: Headers as the source gives them with headers=array or headers=binary.
+        col: Headers as the source returns them with headers=array or headers=binary.
     """
     return arrow_function(_encode, _KAFKA_HEADERS)(col)
 

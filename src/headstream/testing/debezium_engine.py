@@ -72,7 +72,7 @@ class CapturedDatabase(Protocol):
 
     @property
     def user(self) -> str:
-        """Name of a user who may replicate."""
+        """Name of a user with the right to replicate."""
 
     @property
     def password(self) -> str:

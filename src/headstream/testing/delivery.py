@@ -82,11 +82,7 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 
 
 def delay(
-    messages: Iterable[SourceMessage],
-    table: str,
-    *,
-    by: int | None = None,
-    role: Literal["data", "metadata"] | None = None,
+    messages: Iterable[SourceMessage], table: str, *, by: int | None = None, role: Literal["data", "metadata"] | None = None
 ) -> list[SourceMessage]:
     """Return the messages, with one table's messages delayed.
 

@@ -37,7 +37,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
     """Return the digest of a table's rows.
 
     Args:
-        rows: Mappings of column name to value, as pyarrow's `to_pylist` gives them, in any order.
+        rows: Mappings of column name to value, as pyarrow's `to_pylist` returns them, in any order.
         key_columns: Columns that must not be null in any row.
 
     Returns:

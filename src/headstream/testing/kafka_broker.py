@@ -54,12 +54,7 @@ class KafkaBroker(TemporaryServer):
     """
 
     def __init__(
-        self,
-        *,
-        properties: Mapping[str, str] | None = None,
-        partitions: int = 1,
-        heap_mb: int = 512,
-        start_seconds: float = 60,
+        self, *, properties: Mapping[str, str] | None = None, partitions: int = 1, heap_mb: int = 512, start_seconds: float = 60
     ) -> None:
         super().__init__("Kafka broker", start_seconds=start_seconds)
         self._properties = dict(properties or {})

@@ -2,7 +2,7 @@
 
     python process_guard.py [--signal NAME] FOLDER PROGRAM ARGUMENTS...
 
-It ends the program (with the named signal, SIGKILL by default) and removes FOLDER (if one is named) when its standard input
+It ends the program (with the named signal, SIGKILL by default) and removes FOLDER (if any) when its standard input
 is closed, its parent has exited, or it is terminated; so an interrupted or killed test run leaves neither process nor files.
 The word `keep` on its standard input ends the program but retains the folder.
 

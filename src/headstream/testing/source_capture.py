@@ -198,10 +198,7 @@ class _CapturedVersion:
         self._encoder: MessageEncoder
         if table.form == "json":
             self._encoder = JsonEncoder(
-                self._metadata.schema_id,
-                columns,
-                envelope_headers=options.envelope_headers,
-                enveloped=options.json_envelopes,
+                self._metadata.schema_id, columns, envelope_headers=options.envelope_headers, enveloped=options.json_envelopes
             )
         else:
             self._encoder = AvroEncoder(

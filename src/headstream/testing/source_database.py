@@ -21,7 +21,7 @@ A full load has the rows before any change: REFRESH messages have no change sequ
 order of a key's messages, a change overrides a REFRESH. A job that sorts by change sequence as text does
 that already, since the empty text sorts first.
 
-A job must not rely on the following: the order of arrival, across tables and within one; a null in a column outside the
+A job must not rely on the following: the order of arrival, across tables and within a table; a null in a column outside the
 column mask; a change mask of zero in a table with large objects; the section of a deleted row; that a key
 changes only by delete and insert; that a deleted key stays deleted.
 """

@@ -3,7 +3,7 @@
     load          every table's rows, one table after the other; no order, no time, no transaction
     transactions  1 to `largest_transaction` changes each, over all tables, by weight:
                   insert (of a new key or one that was deleted or changed away), update of one to three columns,
-                  update without changes, change of the primary key (to a new key or a vacated one),
+                  update without changes, change of the primary key (to a new or a vacated key),
                   delete, delete and re-insert of one key within the transaction
     alterations   version v of n of a table begins at transaction v/n, with an insert into it;
                   rows retain the columns of the new version and get null for added columns
@@ -117,7 +117,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Give one to three columns of a row new values (which can equal the old values)."""
+        """Set new values in one to three columns of a row (which can equal the old values)."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)

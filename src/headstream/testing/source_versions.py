@@ -18,7 +18,7 @@ from headstream.testing.source_tables import Row
 class RowVersion(NamedTuple):
     """A row between two changes of its key.
 
-    `valid_from` is the sequence of the change that opened it, `valid_to` of the one that closed it, or None.
+    `valid_from` is the sequence of the change that opened it, `valid_to` of the change that closed it, or None.
     """
 
     row: Row

@@ -251,7 +251,7 @@ def test_requests_wait_while_the_store_is_down(
     with monkeypatch.context() as patch:
         patch.setattr(StoreFiles, "remove", fail_with(StorageError("503")))
         work.processor.sweep()
-    assert "cannot be deleted, which is retried" in caplog.text
+    assert "cannot be deleted; the deletion is retried" in caplog.text
     work.now_us += 10 * SECOND_US
     work.processor.sweep()
     ((count,),) = work.ledger.rows("SELECT COUNT(*) FROM requests WHERE done_us IS NOT NULL")

@@ -191,7 +191,7 @@ BAD = [
     ("CAST(NULL AS STRING) payload", "without payload"),
     ("'p' payload, REPEAT('x', 256) h", "header value of 256 bytes"),
     ("'p' payload, '' h", "header value of 0 bytes"),
-    ("'p' payload, 'h' h, 4 partition", "column partition has 4"),
+    ("'p' payload, 'h' h, 4 partition", "column partition contains 4"),
     ("'p' payload, 'h' h, 'no uuid' id", "column id has 'no uuid'"),
     ("'p' payload, 'h' h, X'000000' headers", "a header is cut short"),
 ]

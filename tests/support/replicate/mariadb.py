@@ -1,6 +1,7 @@
 """A real MariaDB in a temporary directory, and Debezium's engine for it.
 
-tools/install_nightly_tools.sh unpacks its programs; without them a test is skipped. Debezium's connector is the one for MySQL.
+tools/install_nightly_tools.sh unpacks its programs; without them a test is skipped. Debezium's connector is the one for MySQL,
+since its own is in no registry in the engine's version.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class MariaDbServer(TemporaryServer):
         options = [f"--basedir={_PLACE / 'usr'}", f"--datadir={directory / 'data'}", "--auth-root-authentication-method=normal"]
         ran = _run("bin/mariadb-install-db", "--no-defaults", *options, "--skip-test-db", *_user())
         if ran.returncode != 0:
-            raise EnvironmentSetupError(f"MariaDB's data directory could not be made: {ran.stdout}{ran.stderr}")
+            raise EnvironmentSetupError(f"MariaDB's data directory could not be created: {ran.stdout}{ran.stderr}")
         (directory / "init.sql").write_text(
             f"GRANT ALL ON *.* TO root@'{HOST}' IDENTIFIED BY '{self.password}' WITH GRANT OPTION;\n"
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE} CHARACTER SET utf8mb4;\n"
@@ -68,8 +69,9 @@ class MariaDbServer(TemporaryServer):
             "basedir": _PLACE / "usr", "datadir": directory / "data", "socket": directory / "socket", "port": self._port,
             "bind-address": HOST, "skip-name-resolve": 1, "server-id": 1,
             "log-bin": "bin", "binlog-format": "ROW", "binlog-row-image": "FULL",
-            # Debezium's connector for MySQL asks a later one in MySQL's words, and one that calls itself MariaDB for its GTIDs.
-            "version": "5.7.10-log", "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
+            "innodb-flush-log-at-trx-commit": 0, "default-time-zone": "+00:00", "init-file": directory / "init.sql",
+            # Debezium's connector for MySQL asks a later version in words of MySQL's, and one named MariaDB for GTIDs.
+            "version": "5.7.10-log",
         }  # fmt: skip
         options = [f"--{name}={value}" for name, value in settings.items()]
         libraries = f"LD_LIBRARY_PATH={_environ()['LD_LIBRARY_PATH']}"
@@ -93,7 +95,8 @@ class MariaDbEngine(DebeziumEngine):
     def __init__(self, source: MariaDbServer, kafka: tuple[str, int], directory: Path) -> None:
         settings = {
             "connector.class": "io.debezium.connector.mysql.MySqlConnector", "database.server.id": "77",
-            "database.dbname": _DATABASE, "database.include.list": _DATABASE, "database.ssl.mode": "disabled",
+            "database.dbname": _DATABASE, "database.include.list": _DATABASE, "schema.include.list": "",
+            "database.ssl.mode": "disabled",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(directory / "history.dat"),
         }  # fmt: skip

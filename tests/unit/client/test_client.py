@@ -43,7 +43,8 @@ def test_a_consumer_or_producer_that_is_made_while_another_thread_closes_the_log
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patched = {"consumer": "make_consumer", "producer": "Producer"}[name]
-    make, made = getattr(client, patched), []
+    make = getattr(client, patched)
+    made: list[Any] = []
 
     def make_and_close(*arguments: Any) -> Any:
         made.append(make(*arguments))

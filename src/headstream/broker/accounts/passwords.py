@@ -2,8 +2,8 @@
 
     kept    bcrypt(base64(sha256(password)))
 
-bcrypt takes 72 bytes without NUL, but a password has up to 100 arbitrary bytes, so its digest is hashed. Hashing and
-checking intentionally cost tens of milliseconds and release the interpreter's lock: run them on a worker thread.
+bcrypt takes 72 bytes without NUL, but a password has up to 100 arbitrary bytes, so its digest is hashed. Hashing and checking
+intentionally take tens of milliseconds, and release the interpreter's lock: run them on a worker thread.
 
 Kafka's clients log in with each of their connections, and each client opens several connections to a server. A password that
 bcrypt has matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password

@@ -1,6 +1,6 @@
 """Rights: the operations that a user's permissions allow.
 
-Any one permission in an operation's row of the table allows it: a global one, one of the stream, or one of the
+Any one permission in an operation's row of the table allows it: a global permission, or a permission for the stream or the
 topic. Nothing else is required: `poll_messages` alone allows polls.
 """
 
@@ -17,7 +17,7 @@ from headstream.errors import HeadstreamError
 
 
 class _Row(NamedTuple):
-    """The permissions of which any one allows an operation."""
+    """Permissions, each of which allows an operation."""
 
     everywhere: str
     stream: str = ""
@@ -137,7 +137,7 @@ class Rights:
             self._check("poll")
 
     def may_see(self, stream: int = 0) -> bool:
-        """Return whether this user may read the topics of a stream (0: the streams), which requires any right to all of them."""
+        """Return whether this user can read the topics of a stream (0: the streams), which requires any right to all of them."""
         return self._sees_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:

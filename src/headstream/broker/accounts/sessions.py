@@ -39,7 +39,7 @@ class Session:
         is_ended: Whether to close the connection after the response.
         poll_bytes: About the largest size of a poll's response now, bytes; set by the transport.
         last_user_id: The user of the last login, also after a logout; 0 before the first.
-        token_id: The access token of a request over HTTP; empty without one.
+        token_id: The access token of a request over HTTP, or empty.
         server_address: The `host:port` of the server that the client has reached.
     """
 

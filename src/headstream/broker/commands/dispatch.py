@@ -136,8 +136,7 @@ class Dispatcher:
         self.counts = CountsCache(broker.backing.log)
         self.connection_groups = ConnectionGroups()
         self.members = Members(broker.groups, broker.monotonic)
-        self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
-        self.sessions.on_close(self.members.end)
+        self.sessions.on_close(self.leave_groups)
         backing = broker.backing
         with backing.writable_log().changing() as catalog:
             self.catalog = catalog
@@ -145,6 +144,11 @@ class Dispatcher:
             self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
         limit_consumers(backing.log, settings.most_consumers)
         self._handlers = handlers
+
+    def leave_groups(self, session: Session) -> None:
+        """Remove a session from its groups."""
+        self.connection_groups.end(session.client_id)
+        self.members.end(session)
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
         """Return the reply to a validated command, or raise its HeadstreamError; wire.refusals.status_of() returns the status."""

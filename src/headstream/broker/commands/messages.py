@@ -236,10 +236,7 @@ def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
     partition = check_partition(target, command.partition)
     by = server.users.get(session.user_id).record.name
     server.broker.messages.set_state(
-        *(target.topic.name, partition, command.offsets, command.state),
-        reason=command.reason,
-        by=by,
-        user_id=session.user_id,
+        *(target.topic.name, partition, command.offsets, command.state), reason=command.reason, by=by, user_id=session.user_id
     )
 
 

@@ -25,7 +25,7 @@ def _managed(server: Dispatcher, session: Session, command: CreatePartitions | D
 
 
 def create_partitions(server: Dispatcher, session: Session, command: CreatePartitions) -> None:
-    """Add partitions after the last one; groups are rebalanced."""
+    """Add partitions after the last partition; groups are rebalanced."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
@@ -49,7 +49,7 @@ def delete_partitions(server: Dispatcher, session: Session, command: DeleteParti
 
 
 def delete_segments(server: Dispatcher, session: Session, command: DeleteSegments) -> None:
-    """Delete the oldest closed segments of a partition; the active one stays."""
+    """Delete the oldest closed segments of a partition; the active segment stays."""
     backing = server.broker.backing
     target = _managed(server, session, command)
     number = check_partition(target, command.partition)

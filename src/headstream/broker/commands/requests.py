@@ -15,7 +15,7 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import fetched, filtered, polled, searches_states
 from headstream.broker.commands.table import codes_where
-from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike, Reader
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import TABLE, Code
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages
@@ -24,6 +24,7 @@ from headstream.core.wire.extensions.filters import FilteredMessages, FilterMess
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import IDENTIFIER
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, NotFoundError
 
@@ -104,7 +105,7 @@ def is_slow(
         return True
     if code == Code.FETCH_MESSAGES:
         return _searches_states(code, payload, encoding)
-    return code in _APPENDS and server.lookup.has_synced_topics() and _is_synced(server, code, payload, encoding)
+    return code in _APPENDS and server.lookup.has_synced_topics() and _is_synced(server, payload, encoding)
 
 
 def _searches_states(code: int, payload: memoryview, encoding: Encoding) -> bool:
@@ -115,10 +116,11 @@ def _searches_states(code: int, payload: memoryview, encoding: Encoding) -> bool
     return searches_states(command)
 
 
-def _is_synced(server: Dispatcher, code: int, payload: memoryview, encoding: Encoding) -> bool:
-    """Return whether a request appends to a topic that syncs to disk before it acknowledges."""
+def _is_synced(server: Dispatcher, payload: memoryview, encoding: Encoding) -> bool:
+    """Return whether an append is to a topic that syncs to disk before it acknowledges; its messages are not decoded."""
     try:
-        command: Any = encoding.decode(code, payload)
-        return server.lookup.topic(command.stream, command.topic).topic.fsync is Fsync.ALWAYS
+        reader = Reader(payload, encoding.topic_at)
+        stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
+        return server.lookup.topic(stream, topic).topic.fsync is Fsync.ALWAYS
     except HeadstreamError:
         return False  # its refusal is fast

@@ -47,8 +47,9 @@ def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithTo
 
 
 def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
-    """Log a session out; the connection stays open."""
+    """Log a session out; the connection stays open, but no partition waits for its polls, which are refused now."""
     session.user_id = 0
+    server.leave_groups(session)
 
 
 def become(session: Session, user: User, *, is_extended: bool) -> None:

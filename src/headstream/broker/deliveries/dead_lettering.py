@@ -47,8 +47,8 @@ class DeadLettering:
 
         Args:
             journal: The group's journal, locked.
-            dead_letter: The topic of the copy; None for the recorded one, if it still exists.
-            user_id: The server's user whose request it is.
+            dead_letter: The topic of the copy; None for the recorded topic, if it still exists.
+            user_id: The server's user that sends the request.
 
         Raises:
             InvalidOptionError: there is no dead-letter topic, or it would drop copies.
@@ -80,9 +80,9 @@ class DeadLettering:
         if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
             return TopicName.parse(delivery.copied_to[0])
         raise InvalidOptionError(
-            f"message {delivery.offset} is given up, and there is no dead-letter topic",
+            f"message {delivery.offset} has failed finally, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
-            advice='Specify one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Specify a topic, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

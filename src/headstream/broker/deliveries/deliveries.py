@@ -1,7 +1,7 @@
 """Deliveries: unfinished messages of groups, as owners of partitions report them; see leases.py for workers that share them.
 
 FAILED     the journal records it, and the committed offset does not pass the message
-POISONED the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset passes it
+POISONED   the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset passes it
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Deliveries:
     def settle_deliveries(
         self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER
     ) -> Settled:
-        """Record steps of messages, and commit the offset of the first one that is not done.
+        """Record steps of messages, and commit the offset of the first unfinished message.
 
         Args:
             user_id: The server's user, see OffsetStore.commit().

@@ -214,7 +214,7 @@ class Leases:
         pause_rule: PauseRule | None = None,
         user_id: int = NO_USER,
     ) -> SettledLeases:
-        """Record steps of leased messages, and commit the offset of the first one that is not done.
+        """Record steps of leased messages, and commit the offset of the first unfinished message.
 
         Args:
             changes: The steps; repeating them changes nothing.

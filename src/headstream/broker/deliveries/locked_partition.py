@@ -31,7 +31,7 @@ class LockedPartition:
 
     Args:
         partition: From 1.
-        user_id: The server's user whose request it is.
+        user_id: The server's user that sends the request.
         dead_letter: The topic of messages after their last attempt, or None.
         pause_rule: Rule for pausing the group, or None.
     """

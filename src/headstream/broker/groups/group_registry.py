@@ -82,7 +82,7 @@ class GroupRegistry:
         self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
 
     def next_member(self) -> int:
-        """Return a member id unused in this log, by this process or an earlier one."""
+        """Return a member id unused in this log, by this process or an earlier process."""
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:

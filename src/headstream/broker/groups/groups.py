@@ -217,7 +217,7 @@ class Groups:
             raise GroupNotFoundError(
                 f"topic {str(topic)!r} has no group {group!r}",
                 where=self._backing.log.root,
-                advice="A group exists once it is created, or from its first commit on",
+                advice="A group exists from its creation or its first commit",
             )
         return found
 

@@ -7,10 +7,11 @@
     membership.leave(7, now)                          it leaves
 
 A partition moves between members when its owner has finished its messages in progress: the partition is
-revoked (Assignment.revoked), and the owner releases it (released). It is revoked - at once from a resting member, which has no
+revoked (Assignment.revoked), and the owner releases it (released). It is revoked
 
-messages in progress and reports before it takes more; - after the session timeout from a member that does not release it; - from
-a member that is silent for its session timeout while the group has other members. It is removed, and can join again.
+- at once from a resting member, which has no messages in progress and reports before it takes more;
+- after the session timeout from a member that does not release it;
+- from a member that is silent for its session timeout while the group has others. The member is removed, and can join again.
 
 A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
 """
@@ -63,7 +64,7 @@ class _Member:
 
 
 class GroupMembers:
-    """The members of one group; one thread at a time. `generation` is the first one."""
+    """The members of one group; one thread at a time. `generation` is the first member."""
 
     def __init__(self, generation: int = 0) -> None:
         self.generation = generation

@@ -87,9 +87,9 @@ class ImportOptions:
     """Options of an import.
 
     Args:
-        topic: Of lines without one.
+        topic: Topic of lines without a topic.
         bad_lines: File for bad lines; None stops at the first.
-        partitions: Number of partitions of a created topic, unless a line has a higher one.
+        partitions: Number of partitions of a created topic, unless a line has a higher partition.
         limits: Limits of a created topic; None chooses by its messages.
         on_progress: Called with the byte position after every chunk.
         on_bad_line: Called with the reason of every collected bad line.
@@ -124,7 +124,7 @@ class Importer:
     """One run of an import of JSON lines; the progress is saved in FILE.progress.
 
     Raises:
-        InvalidInputError: the progress file is invalid, or the file or the log is not the one that the import began with.
+        InvalidInputError: the progress file is invalid, or the import began with another file or log.
     """
 
     def __init__(self, log: Client, file: Path, options: ImportOptions) -> None:
@@ -170,7 +170,7 @@ class Importer:
         again = f"Move {progress_path(self._file).name} away to import it from the beginning"
         if progress.byte_position and digest_before(self._file, progress.byte_position) != progress.digest:
             raise InvalidInputError(
-                "the file is not the one that the import began with: its imported part has changed",
+                "the import began with another file: the imported part of this file has changed",
                 where=str(self._file),
                 advice=again,
             )

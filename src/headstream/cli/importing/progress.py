@@ -58,12 +58,12 @@ def progress_path(file: Path) -> Path:
 
 
 def load_progress(file: Path) -> ImportProgress:
-    """Return the saved progress of a file's import, or a new one; InvalidInputError for an invalid file, StorageError."""
+    """Return the saved progress of a file's import, or a new progress; InvalidInputError for an invalid file, StorageError."""
     path = progress_path(file)
     try:
         document = json.loads(path.read_bytes())
         if document.pop("format") != _FORMAT:
-            raise ValueError("another format")
+            raise ValueError("the file has another format")
         document["import_id"] = document.pop("import")
         progress = ImportProgress(**document)
         _check(progress)
@@ -73,7 +73,9 @@ def load_progress(file: Path) -> ImportProgress:
         raise StorageError(f"cannot read the progress: {error.strerror}", where=str(path)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(
-            f"not the progress of an import: {error}", where=str(path), advice="Move it away to import from the beginning"
+            f"the file is not the progress of an import: {error}",
+            where=str(path),
+            advice="Move it away to import from the beginning",
         ) from None
     return progress
 

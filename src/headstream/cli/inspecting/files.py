@@ -63,7 +63,7 @@ def walk_json(reader: FieldReader) -> None:
     """Read a document of Iggy's JSON transport."""
     data = reader.data
     if b'"messages"' not in data:
-        raise DecodeError("not a document with messages", 0)
+        raise DecodeError("the JSON document contains no messages", 0)
     if b'"partitioning"' in data:
         sent = json_transport.decode_sent(data)
         reader.note(0, len(data), "partitioning", sent.partitioning.kind.name.lower())
@@ -103,7 +103,7 @@ def walk_block(layout: HeaderLayout = BINARY) -> Walk:
     def walk(reader: FieldReader) -> None:
         data = reader.data
         if not data:
-            raise DecodeError("no header", 0)
+            raise DecodeError("the file has no header", 0)
         headers = Headers.from_bytes(data, layout)
         before = 0
         for place, (key, value) in zip(layout.split(data, 0), headers.items(), strict=True):

@@ -101,7 +101,7 @@ def walk_sent(reader: FieldReader) -> None:
         at = reader.at
         size = reader.number("payload_length", "I")
         if not size and reader.count == 1 and not reader.remaining:
-            raise DecodeError("a single message without a payload", at)
+            raise DecodeError("the single message has no payload", at)
         reader.bytes("payload", size)
         reader.end()
 
@@ -120,7 +120,7 @@ def walk_response(reader: FieldReader) -> None:
     """Read the response to a poll."""
     at = reader.at
     if reader.number("status", "I"):
-        raise DecodeError("a status other than 0: an error, without messages", at)
+        raise DecodeError("the status is not 0: it is an error, without messages", at)
     _frame_length(reader)
     reader.number("partition", "I")
     reader.number("current_offset", "Q")
@@ -232,7 +232,7 @@ def _walk_block(reader: FieldReader, end: int, *, key_kinds: bool) -> None:
         begin = at = reader.at
         if key_kinds:
             if data[at] != 2:
-                raise DecodeError(f"a key of kind {data[at]}, not a string", at)
+                raise DecodeError(f"the key is of kind {data[at]}, not a string", at)
             at += 1
         if end - at < 4:
             raise DecodeError("a header is cut short", at, 4, end - at)

@@ -118,7 +118,7 @@ def _note_compressed(reader: FieldReader, compression: int, value: bytes) -> Non
 def walk_batches(reader: FieldReader) -> None:
     """Read Kafka's record batches: a segment of its log, or the records of a fetch."""
     if not reader.remaining:
-        raise DecodeError("no batch", reader.at)
+        raise DecodeError("there is no batch", reader.at)
     while reader.remaining:
         at = reader.at
         reader.prefix = "batch "

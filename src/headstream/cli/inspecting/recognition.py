@@ -108,7 +108,7 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
     unknown = FieldReader(data)
     if data:
         unknown.notes.append(f"the nearest format is {found.title}, which fails: {found.fault}; --as {best} shows how")
-    return Recognized("unknown", "none of the known formats", unknown, DecodeError("not recognised", 0))
+    return Recognized("unknown", "none of the known formats", unknown, DecodeError("the format is not recognised", 0))
 
 
 def _rank(tried: Recognized, is_cut: bool) -> tuple[bool, int, int]:

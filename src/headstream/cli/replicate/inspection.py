@@ -117,7 +117,7 @@ def _read_samples(files: tuple[str, ...]) -> Iterator[Sample]:
 
 
 def _split(name: str, source: BinaryIO) -> Iterator[Sample]:
-    """Return the messages of an input: its lines if the first one is a complete JSON object, else the entire input."""
+    """Return the messages of an input: its lines if the first line is a complete JSON object, else the entire input."""
     first = source.readline()
     number = 1
     while first.isspace():

@@ -45,9 +45,9 @@ class Context:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
-            raise InvalidInputError("this is not a URL") from None
+            raise InvalidInputError("the text is not a URL") from None
         if not parts.scheme:
-            raise InvalidInputError("this is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
+            raise InvalidInputError("the text is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         if password and not username:
             return cls(bare, token=password)
@@ -112,7 +112,7 @@ class Contexts:
             self.current = document.get("current")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInputError(
-                "this is not a file of contexts", where=str(path), advice="Delete it, and create the contexts again"
+                "the file does not contain contexts", where=str(path), advice="Delete it, and create the contexts again"
             ) from None
 
     def items(self) -> list[tuple[str, Context]]:
@@ -130,7 +130,7 @@ class Contexts:
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:
-        """Store a context; the first one becomes the current one. AlreadyExistsError if the name exists."""
+        """Store a context; the first context becomes the current context. AlreadyExistsError if the name exists."""
         if name in self._contexts:
             raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)
@@ -144,7 +144,7 @@ class Contexts:
         self._write()
 
     def use(self, name: str) -> None:
-        """Make a context the current one; NotFoundError if the name is unknown."""
+        """Make a context current; NotFoundError if the name is unknown."""
         self.get(name)
         self.current = name
         self._write()

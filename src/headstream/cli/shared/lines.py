@@ -5,7 +5,7 @@
      "offset": 42, "state": "available", "checksum": 2144931076}
 
 An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are also accepted. Input can omit any
-member: a missing or null payload is a null payload, for id 0 the log generates one, and the key or the log chooses a missing
+member: a missing or null payload is a null payload, for id 0 the log generates an id, and the key or the log chooses a missing
 partition. header_text describes the values of headers.
 """
 

@@ -101,7 +101,7 @@ class StorablePlace(LocalPath):
 
 
 def parse_states(text: str) -> tuple[str, ...] | None:
-    """Return the states in a text such as `available,poisoned`, or None for `all`; InvalidInputError for an unknown one."""
+    """Return the states in a text such as `available,poisoned`, or None for `all`; InvalidInputError for an unknown state."""
     if text.strip().lower() == "all":
         return None
     names = tuple(name.strip().lower() for name in text.split(","))

@@ -57,7 +57,9 @@ def parse_deduplication(text: str) -> int | None:
     if text.strip().lower() == "none":
         return None
     if not text.strip().isdecimal():
-        raise InvalidInputError(f"{text!r} is not a number of ids", advice="Write how many are remembered, as in 100000, or none")
+        raise InvalidInputError(
+            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, as in 100000, or none"
+        )
     return int(text)
 
 

@@ -232,7 +232,7 @@ def _to_json(overview: Overview, place: str) -> dict[str, Any]:
 
 
 def _round(value: Any) -> Any:
-    """Return a JSON value with all its fractions to the thousandth: rates have no more meaning."""
+    """Return a JSON value with all its fractions to the thousandth: rates have no higher precision."""
     if isinstance(value, dict):
         return {name: _round(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):

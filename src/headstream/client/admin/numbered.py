@@ -1,8 +1,8 @@
 """Numbered: resolves streams and topics given by id, as in `log.poll("1/1")`.
 
-The rule for every call of a client and for the command line: - A
+The rule for every call of a client and for the command line:
 
-number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
+- A number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
   are tried in turn: both as names, the topic by its id, the stream by its id, both by their ids.
 - Creation always takes names: a number in `create_topic("1/1")` is a name.
 - Over HTTP a number is only an id: the protocol's routes define no other meaning.
@@ -36,7 +36,8 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
             if found is not None:
                 return TopicName(found.stream, found.name)
     raise denied or TopicNotFoundError(
-        f"there is no topic {str(name)!r}, neither by name nor by id", advice="Look with log.topics(), or create the topic first"
+        f"there is no topic {str(name)!r}, neither by name nor by id",
+        advice="List them with log.topics(), or create the topic first",
     )
 
 
@@ -57,7 +58,8 @@ def find_stream_name(transport: Transport, name: str) -> str:
             if found is not None:
                 return found.name
     raise denied or StreamNotFoundError(
-        f"there is no stream {name!r}, neither by name nor by id", advice="Look with log.streams(), or create the stream first"
+        f"there is no stream {name!r}, neither by name nor by id",
+        advice="List them with log.streams(), or create the stream first",
     )
 
 

@@ -191,20 +191,27 @@ class _AsyncReading(Generic[_Reader]):
 
         The message whose handler is cancelled is delivered again, which counts as no failure.
         """
+        consumer = await self._opened()
         await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
-        message, is_done = None, False
+        message: ReceivedMessage | None = None
+        is_done = False
         try:
             async for message in self:
-                is_done = False
-                async with self.attempting(message):
+                is_done, context = False, consumer.attempting(message)
+                context.__enter__()
+                try:
                     result = handler(message)
                     if inspect.isawaitable(result):
                         await result
-                    is_done = True
+                except Exception as error:
+                    if not await self._worker.run(context.__exit__, type(error), error, error.__traceback__):
+                        raise
+                else:
+                    is_done = True  # the next message of the loop records it
         except asyncio.CancelledError:
-            if message is not None and self._consumer is not None:
+            if message is not None:
                 with suppress(HeadstreamError):  # its session or lease ends by time then
-                    await self._worker.run(self._consumer.end_cancelled, message, is_done)
+                    await self._worker.run(consumer.end_cancelled, message, is_done)
             raise
 
     async def close(self, *, commit: bool = True) -> None:

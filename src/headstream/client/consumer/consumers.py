@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def make_consumer(
-    transport: Transport,
-    topic: Topic,
-    options: ConsumerOptions,
-    interception: Interception | None,
-    decode: Transform | None,
+    transport: Transport, topic: Topic, options: ConsumerOptions, interception: Interception | None, decode: Transform | None
 ) -> Consumer:
     """Return a consumer of one topic with checked options; `decode` returns a message with its value."""
     states = state_codes(options.get("states", ("available",)))

@@ -8,9 +8,9 @@
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets An offset always refers to the next
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
-message: one past the last that is done. Messages that a poll skipped belong
+An offset always refers to the next message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
 
 Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the
@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
+        """Whether the only partition that is read is delivered up to the end its last poll found; false for several."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
@@ -114,20 +114,24 @@ class Fetching:
                 return partition, position
         return None
 
+    def check_generation(self, polled: Polled) -> None:
+        """Raise OffsetOutOfRangeError if a partition was purged or recreated since its first poll."""
+        partition = polled.partition
+        if self._generations.setdefault(partition, polled.generation) != polled.generation:
+            raise OffsetOutOfRangeError(
+                f"partition {partition} has been purged or recreated since offset {self._positions[partition]} was reached",
+                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
+            )
+
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
         """Add the result of a poll.
 
         Raises:
-            OffsetOutOfRangeError: the position is past the end of the partition, or the partition was purged or
-                recreated since the previous poll.
+            OffsetOutOfRangeError: the position is past the end of the partition; or see check_generation().
         """
         partition = polled.partition
         position = self._positions[partition]
-        if self._generations.setdefault(partition, polled.generation) != polled.generation:
-            raise OffsetOutOfRangeError(
-                f"partition {partition} has been purged or recreated since offset {position} was reached",
-                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
-            )
+        self.check_generation(polled)
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
@@ -299,7 +303,7 @@ class Fetching:
         before, self._assignment = self._assignment, assignment
         for partition in list(self._positions):
             if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have had it meanwhile
-                self._end(partition)
+                self.end(partition)
         released = []
         for partition in sorted(assignment.revoked):
             dropped = next((entry[0].offset for entry in self._buffer if entry[1] == partition), None)
@@ -307,7 +311,7 @@ class Fetching:
                 self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
                 self._positions[partition] = dropped
             if not self._is_in_hand(partition):
-                self._end(partition)
+                self.end(partition)
                 released.append(partition)
         return released, sorted(assignment.partitions - self._positions.keys())
 
@@ -324,7 +328,8 @@ class Fetching:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
         return is_delivered or partition in self._handed_out or partition in self._done or partition in self._pending_seeks
 
-    def _end(self, partition: int) -> None:
+    def end(self, partition: int) -> None:
+        """Stop reading a partition."""
         if partition in self._positions:
             self._move(partition, 0)
             del self._positions[partition]

@@ -53,7 +53,7 @@ class GroupMembership:
 
     @property
     def can_wait(self) -> bool:
-        """Whether the member can wait for messages before it reports: the group may reassign its partitions meanwhile."""
+        """Whether the member can wait for messages before it reports: the group can reassign its partitions meanwhile."""
         return self.is_resting and not self.is_due
 
     def _join(self) -> None:

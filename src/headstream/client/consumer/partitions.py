@@ -7,7 +7,7 @@ finished partitions and receives its assignment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from headstream.client.closing import unlimited
 from headstream.client.consumer.ahead import FETCH_COUNT, Ahead, fetch_request
@@ -101,7 +101,13 @@ class Partitions:
             if partition in self._damaged:
                 continue
             request, polled = self.request.from_offset(position, FETCH_COUNT), self._ahead.take(partition, position)
-            polled, messages = poll_checked(self._transport, self.topic, partition, request, polled=polled)
+            try:
+                polled, messages = poll_checked(self._transport, self.topic, partition, request, polled=polled)
+            except PartitionNotFoundError:
+                if not self._was_deleted(partition):
+                    raise
+                self.fetching.end(partition)
+                continue
             self.fetching.feed(polled, messages)
             if messages:
                 self._ahead.ask(self.fetching.expected())
@@ -111,14 +117,20 @@ class Partitions:
                 raise error
         return False
 
+    def _was_deleted(self, partition: int) -> bool:
+        """Return whether a partition, which was not named, is no longer one of the topic."""
+        is_named = self._options.partitions is not None
+        return not is_named and partition not in {each.number for each in self._transport.topics.get(self.topic).partitions}
+
     def wait(self, timeout_ms: float, positions: Mapping[int, int]) -> None:
-        """Let the group reassign partitions, and wait for messages at `positions` or a change of the group."""
+        """Allow the group to reassign partitions, and wait for messages at `positions` or a change of the group."""
         self.rest()
         messages, share = self._transport.messages, self.share
         if timeout_ms <= 0:
             return
         if share is None:
-            messages.wait(self.topic, positions, timeout_ms)
+            with suppress(PartitionNotFoundError):  # the next poll drops a deleted partition, or raises
+                messages.wait(self.topic, positions, timeout_ms)
         else:
             messages.wait(self.topic, positions, timeout_ms, member=share.member, generation=share.generation)
 

@@ -39,7 +39,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
             return found.first_offset if kind is PollingKind.FIRST else found.end_offset
-    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="Look with log.topic()")
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="List them with log.topic()")
 
 
 def numbers_of(topic: Topic) -> range:
@@ -81,7 +81,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
     return InvalidOptionError(
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
-        advice='Specify one, as in log.consumer("shop/orders", group="billing")',
+        advice='Specify a group, as in log.consumer("shop/orders", group="billing")',
     )
 
 
@@ -90,5 +90,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="Another member of the group may have it: it gets the message again",
+        advice="Another member of the group can have it: it gets the message again",
     )

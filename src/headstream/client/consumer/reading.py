@@ -94,7 +94,7 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless some are buffered, and return whether some are; `wanted`: None takes them one by one."""
+        """Fetch messages unless some are buffered, and return whether some are; `wanted`: None returns them singly."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:

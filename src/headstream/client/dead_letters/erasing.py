@@ -1,11 +1,11 @@
 """Erasure: removes the messages of a topic that match a filter, with their bytes, and their copies in dead-letter topics.
 
     1. find      the matching messages in every state, up to the ends of the partitions at that moment
-    2. mark      they are marked for deletion, with the reason of all erasures: from here on readers skip them 3. remove the
-    segments with these messages are rewritten without them The next erasure finishes an interrupted erasure: unmarked messages
+    2. mark      they are marked for deletion, with the reason of all erasures: from here on readers skip them
+    3. remove    the segments with these messages are rewritten without them
 
-are found again, and marked messages are removed even if they are no longer
-found. The reason does not repeat the filter, which can name a person.
+The next erasure finishes an interrupted erasure: unmarked messages are found again, and marked messages are
+removed even if they are no longer found. The reason does not repeat the filter, which can name a person.
 """
 
 from __future__ import annotations

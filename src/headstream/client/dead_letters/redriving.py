@@ -76,18 +76,13 @@ class Redrive:
     """One redrive of a dead-letter topic.
 
     Args:
-        log: A client without interceptors: messages are sent as they are stored.
+        log: A client without interceptors: messages are sent as stored.
         per_second: Maximum dead letters per second; None for no limit.
         on_filter_error: Effect of a filter that cannot be applied, as for Client.consumer().
     """
 
     def __init__(
-        self,
-        log: Client,
-        topic: str,
-        where: str | None = None,
-        per_second: float | None = None,
-        on_filter_error: str = "skip",
+        self, log: Client, topic: str, where: str | None = None, per_second: float | None = None, on_filter_error: str = "skip"
     ) -> None:
         self._log = log
         self._topic = topic

@@ -75,7 +75,7 @@ class SentEncoder:
         """Reject a message for which the log would reject the entire batch, while the error can still name the message."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
-                f"a message of {len(message)} bytes",
+                f"the message has {len(message)} bytes",
                 where=self._name,
                 advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: store big payloads elsewhere, and send their location",
             )

@@ -153,12 +153,7 @@ class Undelivered(Sequence[Message]):
         if self._messages is None:
             self._messages = [
                 Message(
-                    payload=each.payload,
-                    headers=each.headers,
-                    key=each.key,
-                    id=each.id,
-                    topic=self._topic,
-                    partition=partition,
+                    payload=each.payload, headers=each.headers, key=each.key, id=each.id, topic=self._topic, partition=partition
                 )
                 for partition, data in self._batches
                 for each in decode_sent(data)

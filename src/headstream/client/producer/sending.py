@@ -4,7 +4,7 @@
     sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
     sending.remove_finished(batch)                   it is stored or has failed
 
-The partition is the requested one; else it is hashed from the key; else partitions rotate, one batch each. A batch
+The partition is as requested; else it is hashed from the key; else partitions rotate, one batch each. A batch
 that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
 of their messages.
 

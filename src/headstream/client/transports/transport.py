@@ -175,7 +175,7 @@ class GroupCommands(Protocol):
         """Add a new member to a group."""
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Let a member go."""
+        """Remove a member."""
 
     def abandon(self, topic: TopicName, member: Member) -> None:
         """Remove a member soon; safe to call from a finalizer."""

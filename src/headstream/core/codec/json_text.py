@@ -39,7 +39,7 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
         if "\\u" in text:  # only an escape can contain half of a surrogate pair
             json.dumps(document, ensure_ascii=False, default=str).encode()
     except json.JSONDecodeError as error:
-        raise DecodeError(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from None
+        raise DecodeError(f"the text is not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
         raise DecodeError("the JSON contains half of a surrogate pair, which is not a character", 0) from None
     except ValueError as error:

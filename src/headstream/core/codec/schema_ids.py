@@ -4,7 +4,7 @@
     01 | 16 bytes                        a GUID
 
 Serializers of Confluent's clients write the same bytes before a payload, or into the headers `__key_schema_id` and
-`__value_schema_id`, and leave the payload as it is. As in their deserializers, a header has precedence. The bytes after an id in
+`__value_schema_id`, and leave the payload unchanged. As in their deserializers, a header has precedence. The bytes after an id in
 a header (the message indexes of Protobuf) are skipped.
 """
 

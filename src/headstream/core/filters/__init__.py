@@ -8,6 +8,6 @@ program      expression -> the bytes that core/codec/batch/stored/filter_scan.py
 evaluation   the same result for a decoded message
 value_summary  a summary of a header's values in some messages, and whether it can contain a given value
 summarizing  the summaries of the headers of stored messages
-pruning      whether an expression can be true for a message, from summaries: segments without one are not read
+pruning      whether an expression can be true for a message, from summaries: segments without such a message are not read
 filter       Filter: a parsed filter with its program and its policy for messages that it cannot be applied to
 """

@@ -105,7 +105,7 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
 
     Raises:
         InvalidInputError: the text is not a filter; the error names the character.
-        InvalidOptionError: `on_error` is none of the three.
+        InvalidOptionError: `on_error` has another value.
     """
     if on_error not in _POLICIES:
         raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")

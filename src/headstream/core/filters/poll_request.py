@@ -18,7 +18,7 @@ class PollRequest(NamedTuple):
     """Parameters of a poll of a partition; a tuple, since each poll creates one and a frozen dataclass costs four times as much.
 
     Args:
-        start: Where to begin; an expired offset starts at the first retained one.
+        start: Where to begin; an expired offset starts at the first retained message.
         count: Maximum number of messages, at least 1.
         states: State codes to deliver; other messages are skipped. None delivers all.
         size_bytes: Approximate maximum size, bytes; at least one message is returned.

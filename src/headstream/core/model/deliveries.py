@@ -102,7 +102,7 @@ class SettleRequest:
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
         is_resting: As for Groups.report().
-        succeeded: How many attempts have succeeded since the last call, for pauses.
+        succeeded: Number of attempts that have succeeded since the last call, for pauses.
     """
 
     changes: Sequence[DeliveryChange]

@@ -59,7 +59,7 @@ class HeaderLayout(Protocol):
         """Return the value at a span that split() returned; DecodeError if its bytes are invalid for its kind."""
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
-        """Return the block of the given headers; HeaderError if the layout cannot encode one."""
+        """Return the block of the given headers; HeaderError if the layout cannot encode a header."""
 
 
 class HeaderBlock:

@@ -96,7 +96,7 @@ class LeaseRequest:
         lease_us: How long it has the messages, microseconds.
         attempts: Number of attempts after which a message fails finally when its lease ends; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for earlier messages.
-        partitions: Which to try, in this order; empty tries all.
+        partitions: Partitions to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
         deferred: Deferred messages of the only partition that are asked for by offset.
     """

@@ -251,6 +251,6 @@ TABLE: Final[dict[int, CodeEntry]] = {entry.code: entry for entry in _ENTRIES}
 
 
 def name_of_code(code: int) -> str:
-    """Return the name of a command, `unknown(n)` for a code without one."""
+    """Return the name of a command, `unknown(n)` for a code without a name."""
     entry = TABLE.get(code)
     return f"unknown({code})" if entry is None else entry.name

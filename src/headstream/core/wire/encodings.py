@@ -1,6 +1,7 @@
 """Encoding: how the bytes of a generation of Iggy's clients become commands, and replies become bytes.
 
-classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses     VSR in vsr/encoding.py
+classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses
+today     VSR in vsr/encoding.py
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from headstream.core.wire.statuses import Status
 
 class Encoding:
     """The encoding of one generation."""
+
+    topic_at = 0
+    """The byte position of stream and topic in the payload of a request that appends."""
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
         """Return the command of a request."""

@@ -95,7 +95,7 @@ class FrameBuffer:
         finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
     Attributes:
-        is_vsr: Whether they are used; known after the first 4 bytes. A frame's payload is all of it then.
+        is_vsr: Whether frames of protocol 0.11 are used; known after the first 4 bytes. Then a payload is the entire frame.
     """
 
     __slots__ = (
@@ -115,12 +115,7 @@ class FrameBuffer:
     )
 
     def __init__(
-        self,
-        *,
-        is_request: bool,
-        pool: FrameBufferPool | None = None,
-        most_bytes: int = MAX_FRAME_BYTES,
-        finds_vsr: bool = False,
+        self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES, finds_vsr: bool = False
     ) -> None:
         self._finds_vsr = finds_vsr
         self.is_vsr = False

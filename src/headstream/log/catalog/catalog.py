@@ -85,7 +85,7 @@ class Catalog:
             raise LogVersionError(
                 f"the catalog has version {version}, but this Headstream reads {VERSION}",
                 where=self._where,
-                advice="Use the Headstream that wrote it, or a newer one",
+                advice="Use the Headstream that wrote it, or a newer version",
             )
         if is_writer:
             self._migrate(version)
@@ -133,7 +133,7 @@ class Catalog:
         return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
-        """Return a snapshot with these topics as they are now (added, changed or deleted); the other topics are unchanged."""
+        """Return a snapshot with the present state of these topics (added, changed or deleted); other topics are unchanged."""
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()
@@ -258,7 +258,7 @@ class Catalog:
         self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
 
     def renumber_topic(self, number: int, created_us: int) -> int:
-        """Give a topic a new number, delete its states, renew its partitions' created_us; return the number."""
+        """Assign a new number to a topic, delete its states, renew its partitions' created_us; return the number."""
         run = self._connection.execute
         run("PRAGMA defer_foreign_keys = ON")
         run("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'topics'")

@@ -30,9 +30,7 @@ def translated(where: str) -> Iterator[None]:
         ) from error
     except sqlite3.DatabaseError as error:
         raise CorruptLogError(
-            f"the catalog is damaged: {error}",
-            where=where,
-            advice="Restore the file from a copy; the messages are unaffected",
+            f"the catalog is damaged: {error}", where=where, advice="Restore the file from a copy; the messages are unaffected"
         ) from error
 
 

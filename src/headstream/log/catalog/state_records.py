@@ -63,7 +63,7 @@ def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
 
 
 def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
-    """Return topic, partition and the time of the oldest mark for deletion in it, microseconds, of all that have one."""
+    """Return topic, partition and time of the oldest mark for deletion, microseconds, of all partitions with such a mark."""
     query = "SELECT topic, partition, min(changed_us) FROM states WHERE state = 30 GROUP BY topic, partition"
     return catalog.select(query, since=9)
 

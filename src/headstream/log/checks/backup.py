@@ -16,7 +16,7 @@ A partition that loses a segment meanwhile (retention, compaction) is copied aga
 partition is deleted or purged. The copy is opened once as a writer, which repairs the newest segments' ends as after a
 kill. Files are copied, never linked: states are changed in place.
 
-The copy gets a new identity unless the caller gives one: later appends to log and copy have the same offsets,
+The copy gets a new identity unless the caller passes an identity: later appends to log and copy have the same offsets,
 so a client that stores offsets of one (such as a Spark checkpoint) must not continue in the other.
 """
 

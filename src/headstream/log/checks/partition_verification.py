@@ -1,10 +1,10 @@
 """One partition's files, checked against each other; damage is located to the send.
 
-index head its check, version, base offset index entries the check of each; each begins where the previous entry ends, in bytes
-    and in offsets; times never decrease
+    index head       its check, version, base offset
+    index entries    the check of each; each begins where the previous entry ends, in bytes and in offsets; times never decrease
     compacted        the same, but offsets can be missing between entries and after the last one
-    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state known segments
-    each begins where the previous segment ends
+    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state is known
+    segments         each begins where the previous segment ends
 
 Only committed bytes are checked, so a writer can continue: a file's size is read before its index, and bytes after the last
 complete entry are at most one unacknowledged send.

@@ -5,7 +5,7 @@ an index that is missing, short, damaged or wrong    rebuilt, where the messages
     a partition's missing directory                      created, empty, only where the loss is accepted
     a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
 
-A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps complete entries, even of damaged
+A send with changed bytes stays unchanged: only a copy restores it. Rebuilding an index keeps complete entries, even of damaged
 sends, so that no repair hides damage.
 """
 

@@ -42,7 +42,7 @@ REBUILD: Final = "Run headstream verify --repair: it rebuilds the index where th
 MERGED: Final = "the next segment is merged into this one, and not yet removed"
 _RESTORE_SEGMENTS: Final = "Restore the missing segments' files from a copy; all other messages are readable"
 _RESTORE_NEWEST: Final = (
-    "Restore the files from a copy; without one, headstream verify --repair begins a segment behind what consumers have committed"
+    "Restore the files from a copy; otherwise headstream verify --repair begins a segment after all committed offsets"
 )
 
 
@@ -383,14 +383,7 @@ class SegmentCheck:
         span: tuple[int | None, int | None] = (None, None),
     ) -> LogFinding:
         return LogFinding(
-            kind,
-            path,
-            what,
-            advice,
-            from_offset=offsets[0],
-            until_offset=offsets[1],
-            from_byte=span[0],
-            until_byte=span[1],
+            kind, path, what, advice, from_offset=offsets[0], until_offset=offsets[1], from_byte=span[0], until_byte=span[1]
         )
 
 

@@ -129,10 +129,7 @@ class Verification:
 
     def _catalog_finding(self, what: str) -> LogFinding:
         return LogFinding(
-            FindingKind.CATALOG,
-            f"{self._root}/{CATALOG_NAME}",
-            what,
-            "Restore the file from a copy; the messages are unaffected",
+            FindingKind.CATALOG, f"{self._root}/{CATALOG_NAME}", what, "Restore the file from a copy; the messages are unaffected"
         )
 
     def _check_catalog(self, catalog: Catalog) -> Iterator[LogFinding]:

@@ -1,7 +1,7 @@
 """Closed segments: lists them, proves them complete, and removes leftovers of an interrupted compaction.
 
     <base>.index-new                       not yet renamed to .index: its .log is not needed
-        <base>-<n>.log                         not the one that the index names: not needed yet, or no longer
+        <base>-<n>.log                         not named by the index: not needed yet, or no longer
         a segment that an older, compacted     not yet removed: it has been copied, whole
         one overlaps
 

@@ -63,7 +63,7 @@ class DeliveryState:
         base: The committed offset when the state was stored last. A smaller offset that was committed later is a rewind; a
             smaller offset that was committed earlier is left from a power cut, and changes nothing.
         begun_until: One past the last message that was begun.
-        poisoned_count: How many messages were dead-lettered.
+        poisoned_count: Number of dead-lettered messages.
         given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
         deferred: Messages that are leased only on request by offset.

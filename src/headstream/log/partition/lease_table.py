@@ -1,9 +1,9 @@
 """LeaseTable: grants leases of one group in one partition, ends them, applies steps of workers. Pure; times are arguments.
 
-now_us      microseconds since 1970 UTC: stored, and shown to users steady_us microseconds of a clock that never jumps: ends
-leases and delays while the process runs A lease read from a file has a stored end; it then lasts for the remaining time, and
+    now_us      microseconds since 1970 UTC: stored, and shown to users
+    steady_us   microseconds of a clock that never jumps: ends leases and delays while the process runs
 
-never longer than its full time.
+A lease read from a file has a stored end; it then lasts for the remaining time, and never longer than its full time.
 A message whose lease ended is leased alone the next time: if it kills its worker again, no other message is affected.
 """
 

@@ -279,12 +279,7 @@ class PartitionEnd:
         return write_at(self._records, c.after(c.writable(producer.records), at), RECORD, position)
 
     def _write(
-        self,
-        stored: cython.p_uchar,
-        size: cython.longlong,
-        count: cython.longlong,
-        time_us: cython.longlong,
-        crc: cython.uint,
+        self, stored: cython.p_uchar, size: cython.longlong, count: cython.longlong, time_us: cython.longlong, crc: cython.uint
     ) -> cython.bint:
         """Write stored messages and their index entry (log/segments/layout.py); return whether they are committed."""
         entry: cython.p_uchar = c.writable(self._entry)

@@ -94,7 +94,7 @@ class ProducerEnd:
         self.timestamp_us = c.load64(p, at + layout.PRODUCER_TIME)
 
     def follows(self, epoch: cython.longlong, sequence: cython.longlong) -> cython.bint:
-        """Return whether a batch is the expected one."""
+        """Return whether a batch is the expected batch."""
         return self.batch_number > 0 and sequence == self.sequence and epoch == self.epoch
 
     def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:

@@ -16,12 +16,14 @@ end of the partition are of batches that were not appended. The next opening cle
 So a crash at any step leaves both the batch and its record, or neither. Syncs have the same order,
 records first.
 
-A batch of a producer is one of these: its first batch, or a batch of an unknown producer appended, regardless of its sequence
-        expected sequence                                 appended
-        one of the newest five                            not appended: its offset is returned
-        newer epoch, sequence 0                           appended; earlier sequences are forgotten
-        older epoch                                       ProducerFencedError
-        anything else                                     SequenceError
+A batch of a producer is one of these:
+
+    its first batch, or one of an unknown producer    appended, regardless of its sequence
+    expected sequence                                 appended
+    one of the newest five                            not appended: its offset is returned
+    newer epoch, sequence 0                           appended; earlier sequences are forgotten
+    older epoch                                       ProducerFencedError
+    anything else                                     SequenceError
 
 Batches removed by retention or compaction are still remembered. A purge forgets them, since it creates a new partition.
 A power cut can take acknowledged messages under a policy other than `always`, and their records with them: the
@@ -124,7 +126,7 @@ class ProducerStates:
 
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
-            SequenceError: it is not the expected one.
+            SequenceError: another batch was expected.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None or not producer.batch_number:

@@ -3,7 +3,7 @@
 A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process
 leaves one of these states:
 
-    data without its entry, complete or torn cut off: it was never acknowledged
+    data without its entry, complete or torn      cut off: it was never acknowledged
     a torn entry                                  cut off, with its data: never acknowledged either
     a new segment's .log without its .index       an empty index is created
     an index that is missing, or whose head is    rebuilt from the messages (deleted by an operator; a crash does not do this)
@@ -122,7 +122,7 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
                 raise CorruptLogError(
                     f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
                     where=directory,
-                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment after the "
+                    advice="Restore them from a copy; otherwise headstream verify --repair begins a segment after the "
                     "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted

@@ -2,7 +2,7 @@
 
     <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
         <base>.index                removed                   from here on readers do not list it
-        <base>.summary              removed, if there is one
+        <base>.summary              removed, if it exists
         <base>.log.dropped          removed
 
 A crash after the first step leaves a .log.dropped, which the next opening finishes. A reader with open files

@@ -30,7 +30,7 @@ def check_sent_bytes(sent: BytesLike, where: str) -> int:
     size_bytes = memoryview(sent).nbytes
     if size_bytes > MAX_BATCH_BYTES:
         raise LimitError(
-            f"a batch of {size_bytes} bytes",
+            f"the batch has {size_bytes} bytes",
             where=where,
             advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or store big payloads elsewhere",
         )

@@ -111,7 +111,7 @@ def missing_offsets(directory: str, base_offset: int, from_offset: int, until_of
 def no_message(path: str, position: int) -> CorruptLogError:
     """Return the error for a byte position of a .log at which no complete message begins."""
     return CorruptLogError(
-        f"no complete message at byte {position}",
+        f"there is no complete message at byte {position}",
         where=path,
         advice="The file was altered after it was written: restore it from a copy",
     )

@@ -76,7 +76,7 @@ class IndexReader:
             raise LogVersionError(
                 f"the index has version {header.version} and entries of {header.entry_size} bytes",
                 where=self.path,
-                advice="Use the Headstream version that wrote it, or a newer one",
+                advice="Use the Headstream version that wrote it, or a newer version",
             )
         self.generation, self.is_compacted = header.generation, header.is_compacted
         self.is_by_key = header.is_by_key

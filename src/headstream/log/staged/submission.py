@@ -2,7 +2,7 @@
 
 committed before         no effect; an error if a later epoch of its writer is committed
 the lock is free         this process acquires it for a moment and appends
-another process has it that process appends and removes the manifest; this process waits, and takes over if it exits
+another process has it   that process appends and removes the manifest; this process waits, and takes over if it exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 
@@ -27,7 +27,7 @@ _TAKEN_WAIT_FACTOR: Final = 4
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later one, is in the log or submitted."""
+    """Return whether an epoch of a writer, or a later epoch, is in the log or submitted."""
     log = open_directory(directory)
     try:
         return is_submitted(log, writer, epoch)

@@ -128,12 +128,7 @@ class MarkedRemoval:
                 log.count_removal(removal)
                 return removal
             removal = RemovalPass(
-                directory,
-                log.files,
-                segment_bytes=log.segment_bytes,
-                find_due=find_due,
-                forget=forget,
-                around=context,
+                directory, log.files, segment_bytes=log.segment_bytes, find_due=find_due, forget=forget, around=context
             ).run(most_groups)
             log.count_removal(removal)
             return removal

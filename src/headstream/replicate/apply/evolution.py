@@ -6,8 +6,9 @@ change. The changes after which the target can hold a schema's rows (plan_evolut
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
     renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
-                the column keeps its name in the table widened the column's type grows narrowed the column keeps its type, which
-    also holds the narrower type; where neither holds the other, no policy applies
+                the column keeps its name in the table
+    widened     the column's type grows
+    narrowed    the column keeps its type, which also holds the narrower type; where neither holds the other, no policy applies
     nullable    nothing: every column of a target can be null
     key         refused: rows and deletions are identified by their key
 """

@@ -172,7 +172,7 @@ def read_record(raw: bytes, where: str) -> Record:
         raise LogVersionError(
             f"the checkpoint has format {form}, but this Headstream reads {_FORMAT}",
             where=where,
-            advice="Use the Headstream that wrote it, or a newer one",
+            advice="Use the Headstream that wrote it, or a newer version",
         )
     rest = memoryview(raw)[_HEAD.size :]
     if xxhash.xxh3_64_intdigest(rest) != digest:

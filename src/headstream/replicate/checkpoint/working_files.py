@@ -1,8 +1,8 @@
-"""The files of a checkpoint's working copy: finds the changed files and parts since the last record. *.sqlite as SQLite reads
+"""The files of a checkpoint's working copy: finds the changed files and parts since the last record.
 
-    them, write-ahead log included, page by page
-    log/streams/…  .log .index  a log appends to these: earlier bytes are not read again all others written completely;
-    below the directories other than log/ never changed in place
+    *.sqlite                    as SQLite reads them, write-ahead log included, page by page
+    log/streams/…  .log .index  a log appends to these: earlier bytes are not read again
+    all others                  written completely; below the directories other than log/ never changed in place
 
 So checking an unchanged directory of a table's deletions costs one stat of the directory, regardless of its number of files.
 Short-lived files (locks, temporary files) and key indexes, which can be rebuilt, are left out.

@@ -149,7 +149,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
             envelope with its own messageSchema, which takes precedence.
 
     Returns:
-        The change. Avro values are as codec.avro.values.decode_value gives them; JSON's unchanged, numbers with a point or an
+        The change. Avro values are as codec.avro.values.decode_value returns them; JSON's unchanged, numbers with a point or an
         exponent as a Decimal of all their digits. Masks are little-endian bytes in both. A header that no table needs, such as
         the timestamp, is empty or None if it has another type than it should.
 

@@ -57,7 +57,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
 
     Raises:
-        DecodeError: neither an Avro nor a JSON envelope, or a malformed one.
+        DecodeError: neither an Avro nor a JSON envelope, or a malformed envelope.
     """
     data = bytes(value)
     if data.startswith(MAGIC):
@@ -66,8 +66,8 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         return _decode_json(data, layout)
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
-        raise DecodeError(f"not an envelope but a schema registry's framing, of schema {schema}", 0)
-    raise DecodeError("not a Replicate message: neither 'atMSG' nor a JSON object", 0)
+        raise DecodeError(f"the message has no envelope but a schema registry's framing, of schema {schema}", 0)
+    raise DecodeError("the bytes are not a Replicate message: neither 'atMSG' nor a JSON object", 0)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:

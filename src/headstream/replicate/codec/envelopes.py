@@ -264,4 +264,4 @@ def _explain(message: bytes) -> DecodeError:
         decode_envelope(message)
     except DecodeError as error:
         return error
-    return DecodeError("a broken envelope", 0)
+    return DecodeError("the envelope is invalid", 0)

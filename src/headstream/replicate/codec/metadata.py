@@ -137,11 +137,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
 
 
 def metadata_message(
-    metadata: TableMetadata,
-    *,
-    form: Form = "avro",
-    with_schema_id: bool = True,
-    headers: Mapping[str, str] | None = None,
+    metadata: TableMetadata, *, form: Form = "avro", with_schema_id: bool = True, headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return a complete metadata message in its envelope, as Replicate publishes it.
 

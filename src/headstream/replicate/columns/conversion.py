@@ -37,12 +37,7 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
 }
 _WIDE: Final = Context(prec=MAX_PRECISION)
-_FIXED: Final[dict[str, pa.DataType]] = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-}
+_FIXED: Final[dict[str, pa.DataType]] = {"int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64()}
 _LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -67,7 +62,7 @@ _FINER: Final = r"\.\d{6}\d*[1-9]"
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """Return the Arrow type of a Spark SQL type text, as target_type() gives it."""
+    """Return the Arrow type of a Spark SQL type text, as target_type() returns it."""
     decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(-?\d+)\)", spark_type)
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))

@@ -59,7 +59,7 @@ def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def as_integers(values: pa.Array) -> pa.Array:
-    """Return booleans, dates and timestamps as the integers that Arrow stores; values of other types as they are."""
+    """Return booleans, dates and timestamps as the integers that Arrow stores; values of other types unchanged."""
     kind = values.type
     if pa.types.is_boolean(kind):
         return values.cast(pa.int8())

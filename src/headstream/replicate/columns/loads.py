@@ -104,7 +104,7 @@ class Loads:
         has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
         settled: Rows with a place below this text have been removed.
         truncations: The newest changes: when each was logged, and its position among the changes. Rows up to it no longer exist.
-        truncation_count: How many there were.
+        truncation_count: Number of known truncations of the source table.
         closed_us: When the newest last row of a load that counts was logged: loads begun until then are over.
         firsts: When further first rows were logged.
         lasts: When further last rows were logged.

@@ -1,6 +1,8 @@
 """Which types and values a table can be partitioned by, so that every engine and reader finds the same rows.
 
-A Delta log stores a partition's value as text, and deltalake also uses it as the name of a directory: refused since
+A Delta log stores a partition's value as text, and deltalake also uses it as the name of a directory:
+
+    refused                            since
     FLOAT, DOUBLE                      values have several texts, and texts longer than a file's name
     BINARY                             deltalake escapes the bytes again with each commit
     DECIMAL with digits after a point  deltalake writes -1.50 as -1.-50

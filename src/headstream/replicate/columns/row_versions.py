@@ -3,7 +3,7 @@
     null                                        every column is of the row's `_hs_sequence`
     =<version>                                  every column is of that change (a row that was then softly deleted)
     ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … are of their own change ("": of none), all others of the first
-                                                one; d is the place of the deletion before the row's columns, or ""
+                                                change; d is the place of the deletion before the row's columns, or ""
     … and further lines of ["c", …]             columns that were added to the table later, by a schema older than the row's
 
 Older versions of Headstream wrote the version of each column, VERSION_CHARACTERS each, in the order of the table's columns;

@@ -113,7 +113,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     """
     lineage, keys = schema.metadata.lineage, list(schema.metadata.key_columns)
     if not keys:
-        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Name its key columns in `keys`")
+        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Specify its key columns in `keys`")
     fields = {field.name: field for field in database.columns(lineage.schema, lineage.table).fields}
     if isinstance(place, StorePlace):
         configure_store(spark, place)

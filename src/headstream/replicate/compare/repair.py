@@ -1,12 +1,12 @@
 """Sends rows that differ through the pipeline, as changes with a sequence that every later change wins over.
 
-The sequence of a repair is the newest one known of the table, plus one in its last digit. It was known before the source's
+The sequence of a repair is the newest known sequence of the table, plus one in its last digit. It was known before the source's
 rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
     a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
-                                             if it arrives later, it and the changes after it restore the source's row everything
-    in the target is lower: rows, deletions and rows of loads
+                                             if it arrives later, it and the changes after it restore the source's row
+    everything in the target                 is lower: rows, deletions and rows of loads
 
 The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.
 They are the arguments of a request in the checkpoint, which the pipeline carries out (run/between_batches.py). Nothing is
@@ -53,7 +53,7 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 
 
 def sequence_after(newest: str) -> str:
-    """Return the change sequence just above the newest one, or above all rows of a first load if there is none.
+    """Return the change sequence just above the newest sequence, or above all rows of a first load if there is none.
 
     It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is also
     below the next decimal number.

@@ -32,7 +32,7 @@ class JdbcAccess:
     Args:
         url: `jdbc:…`, without a password.
         options: Options of Spark's JDBC source: driver, user, password.
-        jar_set: The set of jars with the driver; None if the user gives it to Spark.
+        jar_set: The set of jars with the driver; None if the user passes it to Spark.
     """
 
     url: str
@@ -47,7 +47,7 @@ class JdbcAccess:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname or len(parts.path) < 2:
             raise InvalidInputError(
-                "this is not the URL of a source database",
+                "the URL is not a source database's",
                 advice="Write postgresql://user:password@host:5432/database, mariadb://…, or jdbc:…",
             )
         scheme, flag, driver, jar_set = _SCHEMES[parts.scheme]
@@ -66,7 +66,7 @@ class Partitions:
     Args:
         column: A numeric or date column of the result.
         low: The lowest value, as SQL text without quotes.
-        high: The highest one, in the same form.
+        high: The highest value, in the same form.
         count: Number of connections.
     """
 
@@ -80,7 +80,7 @@ class SourceDatabase:
     """The tables of a database.
 
     Attributes:
-        has_iso_dates: Whether a date as text is `2026-01-31`.
+        has_iso_dates: Whether a date as text has the form `2026-01-31`.
     """
 
     def __init__(self, spark: SparkSession, access: JdbcAccess) -> None:

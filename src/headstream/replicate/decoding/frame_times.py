@@ -107,7 +107,7 @@ class FrameTimes:
         return {} if not all(sources) else {place: end for source in sources for place, end in source.items()}
 
     def _caught_up(self, planned: Mapping[Partition, int]) -> tuple[set[Partition], int]:
-        """Return the partitions read to their ends as of the newest trigger, and the bound that this gives them."""
+        """Return the partitions read to their ends as of the newest trigger, and the resulting bound."""
         progress = self._progress()
         if progress is None:
             return set(), 0

@@ -211,7 +211,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
     """Return the rows whose little-endian mask lacks a column that the row contains.
 
     Args:
-        masks: A mask a row; null is ignored.
+        masks: One mask per row; null is ignored.
         claims: Returns the values of columns; called if a mask omits a column.
         ordinals: The ordinals of all columns.
     """
@@ -243,7 +243,7 @@ def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
     """Return the rows whose little-endian mask has exactly the columns that the row has changed, at least one.
 
     Args:
-        masks: Change masks; a null one is not exact.
+        masks: Change masks; a null mask is not exact.
         claims: Returns the columns that can be compared, each with a mark per row whether it has changed.
     """
     texts = masks.to_pylist()

@@ -95,7 +95,7 @@ def decode_avro_rows(
     """Decode the Avro rows of one schema in one pass.
 
     Args:
-        schema: The schema they are written in.
+        schema: The schema that they were written with.
         raw: Raw messages.
         envelopes: The positions of the parts of those messages.
         rows: The rows to decode.
@@ -344,11 +344,7 @@ def _check_partitions(
 
 
 def _check_rows(
-    faults: Faults,
-    source_rows: RowNumbers,
-    keys: list[tuple[str, pa.Array, pa.Array]],
-    operations: pa.Array,
-    sequences: pa.Array,
+    faults: Faults, source_rows: RowNumbers, keys: list[tuple[str, pa.Array, pa.Array]], operations: pa.Array, sequences: pa.Array
 ) -> None:
     """Reject the rows with an invalid key (new or old), an unknown operation or an invalid change sequence."""
 

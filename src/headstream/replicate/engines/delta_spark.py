@@ -102,7 +102,7 @@ class DeltaSparkEngine(LoggedTable):
         )
 
     def _allow_vectors(self) -> None:
-        """Give the table deletion vectors, if they are to be used and pay."""
+        """Enable deletion vectors of the table, if they are to be used and pay."""
         properties = self._log.table.metadata().configuration
         if self._strategy == "rewrite" or properties.get(VECTORS_PROPERTY) == "true":
             return

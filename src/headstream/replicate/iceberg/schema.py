@@ -47,7 +47,7 @@ class IcebergSchema(NamedTuple):
 
     Args:
         schema: Its id is the id of the table's current schema, even if that has other columns.
-        spec: How files are partitioned: by the values of columns as they are.
+        spec: How files are partitioned: by the unchanged values of columns.
         physical: Name of a column in data files and their statistics -> its field id and type.
         mapping: The value of NAME_MAPPING.
         replaced: Names of columns that got another field id: files from before have no values for it.

@@ -278,7 +278,7 @@ def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: in
             count += schema_store.add(entry)
         except (DecodeError, SchemaError, UnicodeDecodeError) as error:
             raise SchemaError(
-                f"not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"
+                f"the text is not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"
             ) from None
     return count
 

@@ -1,8 +1,8 @@
 """Failing tables: the time and the reason of their failures, and the time of their next attempt. Stored in the ledger.
 
 A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
-FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue. A stopped table is a
-failing table whose messages cannot be applied: all of them wait, and it is retried only with the waiting messages.
+FAILURES_OF_A_POISONED_TABLE failures it is reported as poisoned: an operator should intervene, but retries continue. A stopped
+table is a failing table whose messages cannot be applied: all of them wait, and it is retried only with the waiting messages.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ unit is the parked batch (a row of the table `parcels`): messages parked togethe
 Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
 
     parked      waits for its schema, or for its table, which is failing
-    delayed has waited too long for its schema; still released when the schema arrives
+    delayed     has waited too long for its schema; still released when the schema arrives
     dead        dead-lettered; released on request
-    called dead or waiting, and requested: released next
+    called      dead or waiting, and requested: released next
     releasing   part of the release with that number; possibly already applied to its table
     done        applied, or moved to another topic
 
@@ -52,7 +52,7 @@ class ParkedBatch:
         from_offset: The offset of the first.
         until_offset: The offset after the last.
         since_us: When it was set aside, microseconds since 1970 UTC.
-        release: The release that it is part of; of a parked one, the release whose messages its table rejected.
+        release: The release that it is part of; of a parked batch, the release whose messages its table rejected.
         transaction_key: The transaction that it waits for; all its messages belong to it.
         logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
             version set it aside.
@@ -208,7 +208,7 @@ class Ledger:
         return dict(self._all(query))
 
     def waiting(self, cause: str | None = None) -> ParkedTotals:
-        """Return the amount of waiting messages in any state, for one cause or all."""
+        """Return the totals of waiting messages in any state, for one cause or all."""
         query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
         ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
         return ParkedTotals(int(count), int(size_bytes), oldest_us)
@@ -294,11 +294,7 @@ class Ledger:
         return self._select("state = 'releasing' AND release = ?", (number,))
 
     def finish_release(
-        self,
-        number: int,
-        again: Iterable[ParkedBatch] = (),
-        marks: Mapping[str, str] | None = None,
-        also: Record = no_record,
+        self, number: int, again: Iterable[ParkedBatch] = (), marks: Mapping[str, str] | None = None, also: Record = no_record
     ) -> None:
         """End a release that has been applied to its tables.
 

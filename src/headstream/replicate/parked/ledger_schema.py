@@ -92,7 +92,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
         raise LogVersionError(
             f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
             where=where,
-            advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the one that wrote it",
+            advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the old version",
         )
 
 
@@ -103,7 +103,7 @@ def _version(connection: sqlite3.Connection, where: str) -> int:
         raise LogVersionError(
             f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
             where=where,
-            advice="Use the Headstream that wrote it, or a newer one",
+            advice="Use the Headstream that wrote it, or a newer version",
         )
     return version or _unnumbered(connection, where)
 

@@ -154,7 +154,7 @@ class OwnLog:
 
 
 def recover_log(checkpoint: Path) -> None:
-    """Repair the ends of a log's partitions after a killed process, as its first append would; no other process may use it."""
+    """Repair the ends of a log's partitions after a killed process, as its first append would; no other process must use it."""
     for partition in sorted((checkpoint / "log" / "streams").glob("*/*/[0-9]*")):
         recover(str(partition), OsFiles())
 

@@ -271,7 +271,7 @@ class ParkingLot:
         dead: Iterable[pa.RecordBatch] = (),
         also: Record = no_record,
     ) -> int:
-        """End a release whose messages were applied, except for some; return how many were moved to the dead letter.
+        """End a release whose messages were applied, except for some; return the number that was moved to the dead letter.
 
         Args:
             held: Messages that wait for their table or transaction (again).

@@ -99,7 +99,7 @@ class Request:
     """One request.
 
     Args:
-        kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table;
+        kind: `redrive` releases messages set aside; `discard` deletes them; `reload` begins or ends a full load of a table;
             `repair` applies changes that a comparison with the source has found.
         arguments: Its arguments, a JSON object.
         asked_us: When it was made, microseconds since 1970 UTC.
@@ -145,7 +145,7 @@ class Requests:
         """Carry out the discarding of messages, whose selection names them; return their number.
 
         Args:
-            mark: Marks messages of the log for deletion; it is called before the ledger gives them up, and again after a crash.
+            mark: Marks messages of the log for deletion; it is called before the ledger removes them, and again after a crash.
         """
         selection = Selection.from_document(request.arguments)
         assert selection.within is not None
@@ -156,7 +156,7 @@ class Requests:
         return self._move(request, chosen, "done", now_us)
 
     def _move(self, request: Request, parked_batches: Iterable[ParkedBatch], state: str, now_us: int) -> int:
-        """Give the selected messages of parked batches another state, and finish the request, in one transaction."""
+        """Set another state of the selected messages of parked batches, and finish the request, in one transaction."""
         within = Selection.from_document(request.arguments).within
         count = 0
         with self._ledger.transaction() as connection:

@@ -68,7 +68,7 @@ class _State:
     Args:
         since_us: Start of the time with versions that Iceberg can lack, microseconds since 1970 UTC; or None.
         version: The Delta version that Iceberg has; None if not known.
-        refused: Why the table has no mirror: a column without an equivalent; None if it can have one.
+        refused: Why the table has no mirror: a column without an equivalent; None if it can have a mirror.
         synced_us: The time of the last check that found it up to date.
         vacuum_us: Since when a vacuum waits for that; None if none does.
     """

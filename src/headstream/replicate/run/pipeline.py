@@ -408,7 +408,7 @@ class ReplicatePipeline:
         return self._background.result() if ended else None
 
     def add_listener(self, listener: Listener) -> None:
-        """Give a function the progress of each micro-batch; called before the run.
+        """Pass the progress of each micro-batch to a function; called before the run.
 
         It receives Spark's StreamingQueryProgress as a JSON object, with a further member `headstream`: the messages, bytes,
         changes, merges, schemas, released and dead messages of the micro-batch, `parked` and `delayed` messages after it,

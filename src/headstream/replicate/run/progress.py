@@ -1,8 +1,8 @@
 """The numbers of each micro-batch, joined with Spark's progress of the query.
 
-    Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch Spark reports its
+    Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch
 
-progress after the micro-batch, so the numbers are kept until then.
+Spark reports its progress after the micro-batch, so the numbers are kept until then.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ProgressReports:
         self._spark.streams.removeListener(self._bridge)
 
     def receive(self, run_id: str, document: str) -> None:
-        """Give a progress of Spark's to the listeners, with the numbers of its micro-batch."""
+        """Pass a progress of Spark's to the listeners, with the numbers of its micro-batch."""
         progress = json.loads(document)
         numbers = self._numbers.pop(progress["batchId"], None) if run_id == self._run_id or self._run_id is None else None
         if numbers is None:  # of another query, or between two micro-batches

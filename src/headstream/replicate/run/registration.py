@@ -86,7 +86,7 @@ class CatalogTables:
             self._registration = Registration(SparkCatalog(spark).register)
 
     def follow_schemas(self) -> None:
-        """Take the names of the tables from the schema store, after it has changed."""
+        """Read the names of the tables from the schema store, after a change."""
         self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:

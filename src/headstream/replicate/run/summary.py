@@ -77,11 +77,7 @@ class Summary:
             self.tables[table] = self.tables.get(table, RowCounts()) + counts
 
     def note_commits(
-        self,
-        decoded: Decoded,
-        schemas: Mapping[str, TableSchema],
-        failed: Container[tuple[str, str]],
-        now_us: int,
+        self, decoded: Decoded, schemas: Mapping[str, TableSchema], failed: Container[tuple[str, str]], now_us: int
     ) -> None:
         """Record the time from changes' commits in the source until their tables had them, except failed tables."""
         newest: dict[tuple[str, str], str] = {}

@@ -87,7 +87,7 @@ class AvroPayloads:
         if payload.startswith(_SINGLE_OBJECT) and len(payload) >= _SINGLE_OBJECT_BYTES:
             mark = payload[2:_SINGLE_OBJECT_BYTES]
             return mark.hex(), self._find_fingerprint(mark), _SINGLE_OBJECT_BYTES
-        raise DecodeError("neither a schema registry's framing nor Avro's single-object encoding", 0)
+        raise DecodeError("the payload has neither a schema registry's framing nor Avro's single-object encoding", 0)
 
     def _ask_once(self, schema_id: SchemaId) -> str | None:
         known = None if schema_id.number is None else self._client.known(schema_id.number)

@@ -73,7 +73,7 @@ class RegistrySchemas:
 def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBatch:
     """Return raw messages with the schema ids of their headers before their payloads and keys.
 
-    A GUID becomes the number that the registry has for it; a message whose GUID it does not know stays as it is.
+    A GUID becomes the number that the registry has for it; a message whose GUID it does not know stays unchanged.
     """
     for name, header in (("payload", VALUE_SCHEMA_HEADER), ("key", KEY_SCHEMA_HEADER)):
         headers = raw.column("headers")

@@ -94,9 +94,9 @@ def shared_id(schema_id: str, schema: str, table: str) -> str:
 
 
 def check_schema_store(directory: Path, mark: str, place: StorePlace | None = None) -> None:
-    """Check that this process sees the schema store that another process writes: otherwise every schema seems missing, and all
+    """Check that this process sees the schema store that another process writes.
 
-    messages wait.
+    Otherwise every schema seems missing, and all messages wait.
 
     Args:
         place: The URI of the store, if it is in an object store: then the directory is not looked at.

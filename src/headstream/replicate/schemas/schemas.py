@@ -111,12 +111,7 @@ def table_schema(
 
 
 def _table_schema(
-    metadata: TableMetadata,
-    chosen: TargetColumns,
-    settings: TableSettings,
-    own_schema: str | None,
-    avro: bool,
-    details: bool,
+    metadata: TableMetadata, chosen: TargetColumns, settings: TableSettings, own_schema: str | None, avro: bool, details: bool
 ) -> TableSchema:
     lineage = metadata.lineage
     target = chosen.metadata

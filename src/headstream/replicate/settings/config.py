@@ -89,7 +89,7 @@ class ReplicateConfig:
         topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
             in the pattern match those parts of the topic's name.
         schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
-        on_missing_schema: `delayed` moves it to the delayed topic (from where it is still released), `dead-letter`
+        on_missing_schema: `delayed` moves it to the delayed topic (which still releases it), `dead-letter`
             dead-letters it, `fail` stops the pipeline.
         delayed: The delayed topic, in the pipeline's own log; or a topic of a Kafka cluster to which its messages are copied,
             `kafka://host:9092/topic`.

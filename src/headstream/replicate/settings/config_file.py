@@ -240,10 +240,10 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError(
-            f"not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
         ) from None
     except UnicodeDecodeError as error:
-        raise InvalidOptionError(f"not UTF-8: {error}", where=str(path)) from None
+        raise InvalidOptionError(f"the file is not UTF-8: {error}", where=str(path)) from None
     except OSError as error:
         raise StorageError(f"the configuration cannot be read: {error.strerror}", where=str(path)) from error
 

@@ -230,7 +230,7 @@ def _emulator_settings(url: str) -> dict[str, str]:
 def _hadoop_retries(retry_us: int) -> dict[str, str]:
     """Return ABFS' settings for retries of a time, microseconds.
 
-    Before retry n, from 0, it waits 2^n times the first wait on average, up to the longest one. These are FIRST_WAIT_S and
+    Before retry n, from 0, it waits 2^n times the first wait on average, up to the longest wait. These are FIRST_WAIT_S and
     LONGEST_WAIT_S, shortened so that the sum is the time.
     """
     count, total_s = 0, 0.0

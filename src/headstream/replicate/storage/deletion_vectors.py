@@ -57,7 +57,7 @@ class DeletionVector:
     Args:
         storage: `u`, `p` or `i`.
         value: `pathOrInlineDv`.
-        offset: Where it begins in its file, bytes; None for an inline one.
+        offset: Where it begins in its file, bytes; None for an inline vector.
         size_bytes: Of the vector.
         cardinality: Number of deleted rows.
     """
@@ -84,7 +84,7 @@ class DeletionVector:
 
     @property
     def path(self) -> str | None:
-        """Its file: the path within the table's directory, or the full path of a URI; None for an inline one.
+        """Its file: the path within the table's directory, or the full path of a URI; None for an inline vector.
 
         Raises:
             DecodeError: the descriptor is invalid.
@@ -141,7 +141,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
                 content = _stored(files[path], vector)
             found[vector] = positions = _decode(content)
             if len(positions) != vector.cardinality:
-                raise DecodeError(f"{len(positions)} rows instead of {vector.cardinality}", 0)
+                raise DecodeError(f"it has {len(positions)} rows, not {vector.cardinality}", 0)
         except (DecodeError, ValueError, struct.error) as error:
             raise StorageError(f"the deletion vector is damaged: {error}", where=where) from error
     return found
@@ -277,4 +277,4 @@ def _decode_bitmap(content: bytes, at: int) -> tuple[npt.NDArray[np.uint32], int
 
 
 def _invalid(vector: DeletionVector) -> DecodeError:
-    return DecodeError(f"the deletion vector {vector.value!r} of type {vector.storage!r} is not one that Delta describes", 0)
+    return DecodeError(f"the deletion vector {vector.value!r} of type {vector.storage!r} is not described by Delta", 0)

@@ -94,7 +94,7 @@ class DataFile:
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` with all digits of the log; empty if it has none."""
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` with all digits of the log; empty if missing."""
         found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
         return found if isinstance(found, dict) else {}
 

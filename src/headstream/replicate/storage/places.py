@@ -168,5 +168,5 @@ def bind(place: StorePlace, storage: StorageSettings) -> StorePlace: ...
 @overload
 def bind(place: Place, storage: StorageSettings) -> Place: ...
 def bind(place: Place, storage: StorageSettings) -> Place:
-    """Return a place with the settings of its store; a path as it is."""
+    """Return a place with the settings of its store; a path unchanged."""
     return replace(place, storage=storage) if isinstance(place, StorePlace) else place

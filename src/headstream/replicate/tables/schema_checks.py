@@ -53,7 +53,7 @@ def open_rows(
         raise stop_table(name, what, _RECREATE, stops=False)
     if keys == [CHANGE_KEY]:
         what = "the table has no key, so its rows have no history"
-        raise stop_table(name, what, "Name its key columns in `keys`", stops=False)
+        raise stop_table(name, what, "Specify its key columns in `keys`", stops=False)
     return Scd2Table(
         engine, keys, settings.partition_by, soft=soft, mapped=settings.column_names == "mapped", memory=tombstones.path
     )

@@ -1,7 +1,8 @@
-"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's. the table's
+"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's.
 
-rows have one change each fold: only complete images otherwise, or where that is not enough statistics -> join; keys that key
-updates connect are left to the driver a table of SCD type 2 without rows join to nothing, unless there are key updates
+the table's rows have one change each    fold: only complete images
+otherwise, or where that is not enough   statistics -> join; keys that key updates connect are left to the driver
+a table of SCD type 2 without rows       join to nothing, unless there are key updates
 another table of SCD type 2              statistics -> join to the stored versions; the same is left to the driver
 """
 
@@ -157,12 +158,7 @@ class StoredMerge:
 
 
 def _plan_fold(
-    changes: SparkChanges,
-    names: Sequence[str],
-    schema: TableSchema,
-    table: Scd1Table,
-    merges: MergeState,
-    columns: Sequence[str],
+    changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd1Table, merges: MergeState, columns: Sequence[str]
 ) -> FoldTask | None:
     """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
     statistics, state = changes.statistics, merges.state
@@ -206,12 +202,7 @@ def _plan_join(
 
 
 def _plan_history(
-    changes: SparkChanges,
-    names: Sequence[str],
-    schema: TableSchema,
-    table: Scd2Table,
-    merges: MergeState,
-    columns: Sequence[str],
+    changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd2Table, merges: MergeState, columns: Sequence[str]
 ) -> HistoryTask:
     """Return the task that joins changes to the table's versions, all of them."""
     loads, settings = merges.state.loads, schema.settings

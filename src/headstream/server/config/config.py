@@ -212,7 +212,7 @@ def load_config(
 
 
 def _path_in(variables: Mapping[str, str], kind: str) -> Path | None:
-    """Return the path in a variable, if one is set."""
+    """Return the path in a variable, if any is set."""
     named = variables.get(f"HEADSTREAM_{kind}_PATH") or variables.get(f"IGGY_{kind}_PATH")
     return Path(named) if named else None
 
@@ -437,7 +437,7 @@ class _Loader:
         value = self._values
         name, password = value["headstream.root_username"], value["headstream.root_password"]
         if bool(name) != bool(password):
-            raise InvalidOptionError("the root user's name and password must be given together", where="root_username")
+            raise InvalidOptionError("the root user's name and password must be set together", where="root_username")
         given = {}
         if name:
             check_username(name)

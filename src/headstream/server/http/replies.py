@@ -45,11 +45,7 @@ def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
     return Reply(http_status, text.encode("utf-8", "replace"), "text/plain; charset=utf-8", status=status)
 
 
-OWN_HEADERS: Final = {
-    "Server": "headstream",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+OWN_HEADERS: Final = {"Server": "headstream", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
 """Headers of every reply: no page of another origin can load one as a script, a style or an image."""
 
 UNAUTHORIZED: Final = Reply(401, headers={"WWW-Authenticate": "Bearer"}, status=Status.UNAUTHENTICATED)

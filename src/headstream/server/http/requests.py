@@ -56,7 +56,7 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or repeated, or there are more than 100."""
+    """Return the parameters of an encoded query; DecodeError if a parameter is not UTF-8 or repeated, or for more than 100."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
@@ -80,17 +80,13 @@ def wants_binary(request: BaseRequest) -> bool:
 
 
 async def read_body(
-    request: BaseRequest,
-    most_bytes: int,
-    most_s: float,
-    hold: Callable[[int], Awaitable[None]],
-    most_binary_bytes: int = 0,
+    request: BaseRequest, most_bytes: int, most_s: float, hold: Callable[[int], Awaitable[None]], most_binary_bytes: int = 0
 ) -> bytes:
     """Return a request's JSON body, or a binary one where that is accepted.
 
     Args:
         most_bytes: Limit of a JSON body, bytes.
-        hold: Waits until a number of bytes of memory is reserved, or raises.
+        hold: Waits until a number of bytes of memory is reserved, or raises an error.
         most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
 
     Raises:

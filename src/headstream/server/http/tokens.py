@@ -69,11 +69,7 @@ class AccessTokens:
     """
 
     def __init__(
-        self,
-        settings: TokenSettings,
-        revocations: Revocations,
-        users: KnownUsers,
-        clock_s: Callable[[], float] = time.time,
+        self, settings: TokenSettings, revocations: Revocations, users: KnownUsers, clock_s: Callable[[], float] = time.time
     ) -> None:
         self._settings = settings
         self._revocations = revocations

@@ -47,7 +47,7 @@ class Api(NamedTuple):
 
     Args:
         first_version: The first supported version.
-        advertised_from: The lowest version advertised in ApiVersions; None for the lowest one served.
+        advertised_from: The lowest version advertised in ApiVersions; None for the lowest supported version.
     """
 
     name: str

@@ -204,7 +204,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._drained.set()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that sends no more has disconnected."""
+        """Allow the transport to close: a client that sends no more has disconnected."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -30,7 +30,7 @@ def is_software(name: str) -> bool:
 
 
 def enter_without_login(context: ListenerContext, session: Session, here: Address) -> bool:
-    """Let a new connection to `here` act as the user of `kafka.anonymous_user`; return whether there is such a user."""
+    """Make a new connection to `here` act as the user of `kafka.anonymous_user`; return whether there is such a user."""
     name = context.settings.anonymous_user
     user = None if name is None else context.dispatcher.users.find(name)
     if user is None or not user.record.is_active or (user.id == ROOT and not here.is_loopback):

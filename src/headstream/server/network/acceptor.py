@@ -31,8 +31,8 @@ class Acceptor:
     Args:
         sock: A non-blocking listening socket; the acceptor closes it.
         count_free: Returns the number of further connections that are allowed; pending connections are not yet subtracted.
-        evict_one: Closes a connection without a login, and returns whether it found one. Without such a connection, the oldest
-            pending connection is closed.
+        evict_one: Closes a connection without a login, and returns whether it found such a connection. Without such a connection,
+            the oldest pending connection is closed.
         refuse: Called for each connection closed because the limit is reached.
         most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
     """

@@ -1,9 +1,9 @@
 """Workers: the threads for requests that would block the event loop.
 
-scans requests that read many partitions: two threads, the users in turn, so that the interpreter stays free work requests that
-wait for a disk, change directories, or are big enough for another core passwords hashing: it takes tens of milliseconds of a
-core each, and any client can request it, so it has separate threads, half as many as cores, so that the event loop has a core;
-            they serve users and addresses in turn, each
+scans       requests that read many partitions: two threads, the users in turn, so that the interpreter stays free
+work        requests that wait for a disk, change directories, or are big enough for another core
+passwords   hashing: it takes tens of milliseconds of a core each, and any client can request it, so it has separate threads,
+            half as many as cores, so that the event loop has a core; they serve users and addresses in turn, each
             connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is normal:
             a thread of low priority that has the interpreter's lock but no core would block all threads
 """

@@ -188,7 +188,7 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
     """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded as a record.
 
-    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always one.
+    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always an error.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
@@ -235,7 +235,7 @@ def _decode_left(row: tuple[KafkaHeader, ...], *, strict: bool) -> tuple[bytes, 
 
 
 def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
-    """Return Kafka's headers for header blocks, as our source gives them with `headers=binary`.
+    """Return Kafka's headers for header blocks, as our source returns them with `headers=binary`.
 
     Args:
         blocks: BINARY; null is empty.
@@ -250,7 +250,7 @@ def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
 
 
 def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
-    """Return Kafka's headers for lists of key, kind and value, as our source gives them with `headers=array`.
+    """Return Kafka's headers for lists of key, kind and value, as our source returns them with `headers=array`.
 
     Args:
         lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is empty.

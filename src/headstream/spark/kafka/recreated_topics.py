@@ -101,7 +101,7 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
 
 
 def forget_recreated(frame: Any, checkpoint: str) -> None:
-    """Let a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids."""
+    """Make a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids."""
     found = _find_known(frame, checkpoint)
     if found is None:
         return

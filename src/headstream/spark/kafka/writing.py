@@ -11,11 +11,11 @@
                  MAP<STRING, ...>                           as the sink of a log takes them
     id           STRING                                     the header hs.id
     timestamp    TIMESTAMP                                  the header hs.timestamp: Spark's sink leaves a record's time to Kafka
-    those that the option headerColumns names               headers after the others, of the kinds that the sink of a log gives
+    those that the option headerColumns names               headers after all others, of the kinds that the sink of a log gives
                                                             them (headstream.spark.sink.columns); no header where null
 
 Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
-a header column have the same key, both are written, the column's last: the one that counts.
+a header column have the same key, both are written, the column's last, which takes effect.
 Other columns are rejected by name, except columns that only a read message has (stream, offset, state, checksum,
 headers_repeated), which are ignored: rows that were read can be written.
 """
@@ -72,7 +72,7 @@ def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> 
     if "payload" not in types:
         raise InvalidOptionError("the rows have no column payload", advice="Name a column payload, as in SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
-        raise InvalidOptionError("no target topic: there is neither a column topic nor the option topic")
+        raise InvalidOptionError("the rows have no target topic: there is neither a column topic nor the option topic")
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(

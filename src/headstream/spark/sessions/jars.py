@@ -122,7 +122,7 @@ def _check_digests(paths: list[Path], refused: Path | None) -> None:
         if refused_path is not None:
             path.replace(refused_path)
         raise JarsError(
-            f"the jar {path.name} is not the one that this version was tested with: its SHA-256 is {digest}, "
+            f"the jar {path.name} is not the jar that this version was tested with: its SHA-256 is {digest}, "
             + (f"not {known}" if known else "and its expected digest is unknown"),
             where=str(refused_path or path),
             advice=(

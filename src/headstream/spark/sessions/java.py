@@ -1,6 +1,6 @@
 """The Java that Spark runs on: found and checked before Spark is started with it.
 
-Spark's errors are unclear when Java is missing or too old, so this checks first: `JAVA_HOME` if it is set (Spark
+Spark's errors are unclear when Java is missing or too old, so this module checks Java first: `JAVA_HOME` if it is set (Spark
 uses it unchecked), else `java` on the PATH.
 """
 
@@ -81,7 +81,7 @@ def _inspect(executable: Path) -> Java:
 
 
 def main() -> int:
-    """Print the Java that Spark will run on, for tools/run_tests.sh; return 1 without one."""
+    """Print the Java that Spark will run on, for tools/run_tests.sh; return 1 without Java."""
     try:
         java = find_java()
     except JavaError as error:

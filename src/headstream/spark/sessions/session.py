@@ -64,7 +64,7 @@ def session(
     with_jars: Sequence[str] = (),
     quick_start: bool = False,
 ) -> SparkSession:
-    """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one if none is running.
+    """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting a session if none is running.
 
     A session running in this process is returned, with those settings of `config` that can change at run time;
     a warning of the logger headstream.spark names the other settings.
@@ -199,7 +199,7 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentSetupError(
             "a SparkSession without Delta is already running in this process",
-            advice='Stop it first, or read from it as it is: format("headstream") needs no session()',
+            advice='Stop it first, or read from it without this: format("headstream") needs no session()',
         )
     return running
 

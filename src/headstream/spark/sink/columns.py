@@ -81,7 +81,7 @@ class SinkColumns:
     """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
-        topic: The topic's; None if all rows have one.
+        topic: The topic's; None if all rows have the same topic.
         stream: The stream's, beside the topic's.
         shape: Shape of the headers column.
     """
@@ -115,7 +115,9 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     if "payload" not in found:
         raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it with AS")
     if options.topic is None and "topic" not in found:
-        raise InvalidOptionError("no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic')
+        raise InvalidOptionError(
+            "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic'
+        )
     unknown = [name for name in types if name not in found.values() and name not in taken]
     if unknown:
         raise _unknown(unknown)

@@ -47,7 +47,7 @@ class SinkLog(Protocol):
         """Return the log's identity; NotALogError if there is no log."""
 
     def find(self, name: TopicName) -> Target:
-        """Return a topic as it is now; TopicNotFoundError if it is missing."""
+        """Return the present state of a topic; TopicNotFoundError if it is missing."""
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
         """Return a writer of a task's staged part; its name is unique among attempts at the same work."""
@@ -62,9 +62,7 @@ class SinkLog(Protocol):
 def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
     """Return the error of a missing topic."""
     return TopicNotFoundError(
-        f"there is no topic {str(name)!r}",
-        where=where,
-        advice=f"Create it first: headstream topic create {name} --url {where}",
+        f"there is no topic {str(name)!r}", where=where, advice=f"Create it first: headstream topic create {name} --url {where}"
     )
 
 
@@ -91,7 +89,7 @@ class DirectorySink:
         return marker.identity
 
     def find(self, name: TopicName) -> Target:
-        """Return a topic as it is now."""
+        """Return the present state of a topic."""
         catalog = Catalog(f"{self.directory}/{CATALOG_NAME}", is_writer=False)
         try:
             stream = catalog.snapshot().get(name.stream)

@@ -146,7 +146,8 @@ class Packer:
         bounds = pc.min_max(asked).as_py()
         if bounds["min"] is not None and not 1 <= bounds["min"] <= bounds["max"] <= target.partitions:
             raise InvalidInputError(
-                f"column partition has {bounds['min']} to {bounds['max']}", advice=f"Partitions are 1 to {target.partitions}"
+                f"the column partition contains {bounds['min']} to {bounds['max']}",
+                advice=f"Use partitions 1 to {target.partitions}",
             )
         found = pc.coalesce(asked, by_key)
         return found.buffers()[1]
@@ -158,7 +159,7 @@ def _check_each(sent: bytearray) -> None:
     while rest:
         end = cut_sent(rest, MAX_BATCH_BYTES, -1, -1).end
         if end > MAX_BATCH_BYTES:
-            raise LimitError(f"a message of {end} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+            raise LimitError(f"the message has {end} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
         rest = rest[end:]
 
 

@@ -58,7 +58,7 @@ class Staged:
 
 
 class _Topics:
-    """The topics of a log, as they are now."""
+    """The present topics of a log."""
 
     def __init__(self, log: SinkLog) -> None:
         self._log = log

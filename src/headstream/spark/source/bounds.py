@@ -40,7 +40,7 @@ class Times:
     Args:
         everywhere_us: The time for every partition, microseconds since 1970 UTC; None if they differ.
         by_partition_us: The time for each partition, if they differ.
-        or_latest: Whether a partition without such a message is taken at its end; otherwise it is an error.
+        or_latest: Whether a partition without such a message begins at its end; otherwise it is an error.
     """
 
     everywhere_us: int | None

@@ -50,7 +50,7 @@ class LogView(ABC):
         return SourceOffsets({partition: holds.end_offset for partition, holds in self.available.items()}, self.identity, topics)
 
     def partitions(self, topic: SeenTopic) -> Iterable[TopicPartition]:
-        """Return the subscribed partitions of a topic; PartitionNotFoundError if a named one is missing."""
+        """Return the subscribed partitions of a topic; PartitionNotFoundError if a named partition is missing."""
         numbers: Iterable[int] = range(1, len(topic.generations) + 1)
         if self.subscription.partitions is not None:
             numbers = sorted(self.subscription.partitions[topic.name])

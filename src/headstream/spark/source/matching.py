@@ -12,7 +12,7 @@ _MOST = 1 << 62
 
 
 class Matching(NamedTuple):
-    """Messages of a range that match a filter; all of them without one.
+    """Messages of a range that match a filter; all of them without a filter.
 
     Args:
         next_offset: The offset up to which the range is examined; None: that after the last of these messages.

@@ -55,7 +55,7 @@ def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
 
 
 def begin_anew(checkpoint: Path, topics: Collection[str]) -> None:
-    """Let topics of Spark's Kafka source begin at their first message."""
+    """Make topics of Spark's Kafka source begin at their first message."""
     if not topics or not _numbers(checkpoint / "offsets"):
         return
 

@@ -80,7 +80,7 @@ def plan_tasks(
 
     Args:
         min_partitions: Minimum number of tasks, as far as there are offsets for them; None chooses the fewest that perform well.
-        size_of: Returns about how many stored bytes a range has: big messages make smaller tasks.
+        size_of: Returns the approximate number of stored bytes of a range: big messages make smaller tasks.
     """
     costs = {part: max(part.count, size_of(part) // MESSAGE_BYTES) for part in ranges}
     if not costs:

@@ -13,6 +13,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import PollingKind
 from headstream.core.model.topology import Fsync
+from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.partitions import DeletePartitions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.streams import CreateStream
@@ -21,6 +22,8 @@ from headstream.core.wire.commands.topics import Compression, CreateTopic, Delet
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, SetState, WaitMessages
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
+from headstream.core.wire.vsr.encoding import VSR
+from headstream.core.wire.vsr.frames import HEADER_BYTES
 from tests.support.server.servers import Peer
 from tests.unit.broker.commands.test_epochs import AT, BATCH, peer
 
@@ -81,6 +84,8 @@ def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer:
     quick: list[Command[Any]] = [AppendMessages(*AT, 1, BATCH), FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)]
     assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in slow] == [True] * 5
     assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in quick] == [False] * 2
+    cut = memoryview(bytes(HEADER_BYTES + 4) + AppendMessages("shop", "synced", 1, b"").encode())  # only the topic is read
+    assert is_slow(server, peer.session, Code.SEND_MESSAGES, cut, VSR)
     unknown = server.sessions.open("127.0.0.1:1")
     assert [is_slow(server, unknown, each.code, memoryview(each.encode())) for each in slow] == [False] * 5
     login = Login("iggy", "iggy")

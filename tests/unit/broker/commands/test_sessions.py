@@ -8,8 +8,11 @@ import pytest
 
 from headstream.broker.settings import ServerSettings
 from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.groups import CreateGroup, GetGroup, JoinGroup
 from headstream.core.wire.commands.sessions import LoggedIn, Login, Logout, Ping
+from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.tokens import CreateToken, ListTokens, LoginWithToken
+from headstream.core.wire.commands.topics import Compression, CreateTopic
 from headstream.core.wire.commands.users import ListUsers
 from headstream.core.wire.records import Command
 from tests.support.server.servers import Server
@@ -55,7 +58,14 @@ def test_login_says_whether_the_client_knows_our_own_commands(server: Server, co
 
 def test_logout_leaves_the_connection_to_ping_and_log_in(server: Server) -> None:
     peer = server.root()
+    peer.ask(CreateStream(0, "shop"))
+    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, 0, 0, 0, "eu"))
+    peer.ask(CreateGroup("shop", "eu", 0, "g"))
+    peer.ask(JoinGroup("shop", "eu", "g"))
     peer.ask(Logout())
+    group = server.root().ask(GetGroup("shop", "eu", "g"))
+    assert group is not None
+    assert group.members_count == 0
     assert [peer.status(command) for command in (Logout(), ListUsers(), ListTokens(), Ping())] == [40, 40, 40, 0]
     assert peer.log_in().status(ListUsers()) == 0
 

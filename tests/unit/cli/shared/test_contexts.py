@@ -35,13 +35,13 @@ def test_context_is_refused_when_its_name_or_url_is_invalid() -> None:
         (("create", "a", "file:///tmp/y"), "the context 'a' already exists"),
         (("use", "b"), "there is no context 'b'"),
         (("update", "b", "file:///tmp/y"), "there is no context 'b'"),
-        (("create", "b", "nothing"), "this is not a URL"),
+        (("create", "b", "nothing"), "the text is not a URL"),
     ):
         result = invoke("context", *arguments)
         assert result.exit_code in (1, 2)
         assert text in result.output
     contexts_path().write_text("[1]")
-    assert "this is not a file of contexts" in invoke("context", "list").output
+    assert "the file does not contain contexts" in invoke("context", "list").output
 
 
 @pytest.mark.parametrize("url", ["headstream://a:b@h:1?tls=true", "http://a@h", "headstream://:t@h", "file:///x", "memory://n"])

@@ -50,3 +50,25 @@ def test_loop_of_a_worker_goes_on_when_the_partition_of_its_message_was_purged()
                 consumer.ack(polled[0])
             log.send("shop/orders", b"new")
             assert [message.payload for message in consumer] == [b"new"]
+
+
+@pytest.mark.parametrize("partitions", [None, [1, 2]])
+def test_a_consumer_without_a_group_reads_and_commits_the_other_partitions_when_one_is_deleted(
+    partitions: list[int] | None,
+) -> None:
+    with hs.connect("memory://") as log:
+        log.create_topic("shop/orders", partitions=2)
+        for partition in (1, 2):
+            log.send("shop/orders", b"old", partition=partition)
+        with log.consumer("shop/orders", name="me", partitions=partitions) as consumer:
+            assert len(consumer.poll() + consumer.poll()) == 2
+            log.delete_partitions("shop/orders")
+            for _ in range(2):
+                log.send("shop/orders", b"new", partition=1)
+            if partitions is None:
+                assert [message.offset for message in [*consumer.poll(), *consumer.poll()]] == [1, 2]
+                consumer.commit()
+                assert log.offsets("shop/orders", name="me") == {1: 3}
+            else:  # it was named
+                with pytest.raises(hs.PartitionNotFoundError, match="no partition 2"):
+                    consumer.poll(), consumer.poll()

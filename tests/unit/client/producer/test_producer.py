@@ -258,7 +258,7 @@ def test_send_takes_the_senders_time_as_a_header(log: hs.Client) -> None:
         ({"payload": b"x", "key": b"k" * 256}, hs.LimitError, "a message key of 256 bytes .* allow 1 to 255"),
         ({"payload": b"x", "key": b""}, hs.LimitError, "a message key of 0 bytes"),
         ({"payload": bytes(10_000_001)}, hs.LimitError, "payload"),
-        ({"payload": bytes(64 << 20)}, hs.LimitError, "a message of 67108888 bytes"),
+        ({"payload": bytes(64 << 20)}, hs.LimitError, "the message has 67108888 bytes"),
     ],
 )
 def test_send_refuses_one_message_by_name_and_the_others_go(

@@ -1,4 +1,4 @@
-"""checksums.h by itself: its constants computed anew, and each of its three ways on this machine."""
+"""checksums.h and xxh3.h by themselves: constants computed anew, and each way on this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import random
 import re
 import shutil
 import subprocess
+import sysconfig
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import xxhash
 
 import headstream.core.codec
 from tests.support.messages.batches import crc32c
@@ -22,6 +24,17 @@ DISTANCES = (2048, 1536, 1024, 512, 384, 256, 128)
 
 SOURCE = f"""
 #include "{HEADER}"
+#include "{HEADER.with_name("xxh3.h")}"
+unsigned long long run_xxh3(const unsigned char *p, long long at, long long n) {{ return hs_xxh3(p, at, n); }}
+int ways_agree(const unsigned char *p, long long at, long long n) {{
+    uint64_t narrow[8] = {{1, 2, 3, 4, 5, 6, 7, 8}}, wide[8] = {{1, 2, 3, 4, 5, 6, 7, 8}};
+#ifdef HS_XXH3_WIDE
+    if (!__builtin_cpu_supports("avx2")) return 1;
+    hs_xxh3_add(narrow, p + at, n);
+    hs_xxh3_add_wide(wide, p + at, n);
+#endif
+    return !memcmp(narrow, wide, sizeof wide);
+}}
 int level(int wanted) {{ if (wanted >= 0) hs_crc_level = wanted; return hs_crc_level; }}
 unsigned run_crc32(const unsigned char *p, long long at, long long n, unsigned v) {{ return hs_crc32(p, at, n, v); }}
 unsigned run_crc32c(const unsigned char *p, long long at, long long n, unsigned v) {{ return hs_crc32c(p, at, n, v); }}
@@ -75,8 +88,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.CDLL]:
     folder = tmp_path_factory.mktemp("checksums")
     source, target = folder / "run.c", folder / "run.so"
     source.write_text(SOURCE)
-    subprocess.run([compiler, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", target, source], check=True)
+    headers = f"-I{sysconfig.get_path('include')}"
+    subprocess.run([compiler, headers, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", target, source], check=True)
     loaded = ctypes.CDLL(str(target))
+    loaded.run_xxh3.restype = ctypes.c_uint64
+    loaded.run_xxh3.argtypes = loaded.ways_agree.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_longlong]
     for function in (loaded.run_crc32, loaded.run_crc32c, loaded.run_copy):
         function.restype = ctypes.c_uint32
     loaded.run_crc32.argtypes = loaded.run_crc32c.argtypes = [
@@ -111,6 +127,14 @@ def test_every_level_agrees_with_the_definition_at_every_length_and_place(librar
                 assert library.run_crc32c(data, at, size, 0) == crc32c(piece)
     finally:
         library.level(best)
+
+
+def test_xxh3_is_that_of_the_package_xxhash_with_and_without_avx2(library: ctypes.CDLL) -> None:
+    data = random.Random(5).randbytes(5000)
+    for size in (*range(1200), 2047, 2048, 2049, 3072, 4990):
+        at = size % 10
+        assert library.run_xxh3(data, at, size) == xxhash.xxh3_64_intdigest(data[at : at + size]), size
+        assert size <= 240 or library.ways_agree(data, at, size), size
 
 
 def test_crc32c_of_pieces_is_that_of_the_whole(library: ctypes.CDLL) -> None:

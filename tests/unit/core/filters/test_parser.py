@@ -25,7 +25,7 @@ from headstream.errors import InvalidInputError
         ("a LIKE 'x' ESCAPE ''", 19, "one character in quotes"),
         ("a IS 5", 6, "NULL is expected after IS"),
         ("a = 'x", 5, "the quote is not closed"),
-        ("a = 5y", 5, "this is not a number"),
+        ("a = 5y", 5, "the text is not a number"),
         ("a = 1 ; b", 7, "';' is not part of the filter language"),
         ("a-b = 1", 2, "AND, OR or the end is expected, not -"),
         ("_nothing = 1", 1, "a message has no field _nothing"),

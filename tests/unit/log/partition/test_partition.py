@@ -83,7 +83,7 @@ def test_timestamps_never_decrease_though_the_clock_goes_back(place: tuple[Files
         (batch(b"ok") + sent(b""), LimitError, "payload"),
         (batch(b"ok")[:-1], DecodeError, "cut short"),
         (b"", InvalidInputError, "contains no message"),
-        (bytes(MAX_BATCH_BYTES + 1), LimitError, f"a batch of {MAX_BATCH_BYTES + 1} bytes"),
+        (bytes(MAX_BATCH_BYTES + 1), LimitError, f"the batch has {MAX_BATCH_BYTES + 1} bytes"),
     ],
 )
 def test_append_writes_nothing_of_a_batch_it_refuses(

@@ -39,7 +39,7 @@ def test_config_reads_variables_by_what_belongs_there() -> None:
     [
         ({"IGGY_TCP_ADDRES": "x"}, "IGGY_TCP_ADDRES: unknown setting; did you mean tcp.address?"),
         ({"HEADSTREAM_SYSTEM_PAHT": "x"}, "did you mean system.path?"),
-        ({"IGGY_ROOT_USERNAME": "admin"}, "must be given together"),
+        ({"IGGY_ROOT_USERNAME": "admin"}, "must be set together"),
         ({"IGGY_ROOT_USERNAME": "admin", "IGGY_ROOT_PASSWORD": "12"}, "password"),
     ],
 )

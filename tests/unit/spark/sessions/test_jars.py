@@ -93,7 +93,7 @@ def test_find_refuses_a_jar_and_sets_it_aside_when_its_digest_is_another(root: P
     content = wrong.read_bytes()
     wrong.write_bytes(content[:-1] + b"!")  # of the same size
     aside = wrong.with_name(f"{wrong.name}.refused")
-    with pytest.raises(JarsError, match=f"the jar {wrong.name} is not the one") as raised:
+    with pytest.raises(JarsError, match=f"the jar {wrong.name} is not the jar") as raised:
         find(jar_set)
     assert str(aside) in str(raised.value)
     assert aside.read_bytes() == content[:-1] + b"!"

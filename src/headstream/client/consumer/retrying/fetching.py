@@ -184,7 +184,7 @@ class RetryingFetching(Fetching):
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return up to `count` messages, until one is broken."""
+        """Return up to `count` messages, until a message is broken."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until
@@ -308,8 +308,9 @@ class RetryingFetching(Fetching):
         is_settled = track is None or track.is_settled
         return is_current or partition in self._handed_out or partition in self._pending_seeks or not is_settled
 
-    def _end(self, partition: int) -> None:
-        super()._end(partition)
+    def end(self, partition: int) -> None:
+        """Stop reading a partition."""
+        super().end(partition)
         self.tracks.pop(partition, None)
 
     def open_partitions(self) -> list[int]:

@@ -2,10 +2,10 @@
 
 The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next step:
 
-    the first message of a partition, or another attempt, is delivered BEGUN: a killed process counts as a failure
+    the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
     the body is done, and nothing fails                                   a plain commit, as without on_error
-    the body is done, and an earlier message fails the end of the taken messages; the offset stays
+    the body is done, and an earlier message fails                        the end of the taken messages; the offset stays
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ class RetryingReading(PartitionReading, Settler):
         topic, request = self.partitions.topic, self.partitions.request
         while (due := self._fetching.due(time.monotonic())) is not None:
             partition, offset = due
-            _, found = poll_checked(self._transport, topic, partition, request.from_offset(offset, 1))
+            polled, found = poll_checked(self._transport, topic, partition, request.from_offset(offset, 1))
+            self._fetching.check_generation(polled)
             is_there = bool(found) and found[0].offset == offset
             self._fetching.put_again(partition, offset, found[0] if is_there else None)
 

@@ -3,7 +3,7 @@
 begun_until  one past the last message taken from the fetched messages
 open         messages before it that are not done: in hand, delayed, or waiting for a failing message
 reported     open messages that the log has recorded; their completion must be recorded too
-known messages that the group had not finished when the consumer began, unless fetched since
+known        messages that the group had not finished when the consumer began, unless fetched since
 """
 
 from __future__ import annotations

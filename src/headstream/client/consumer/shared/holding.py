@@ -48,7 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """How many messages to lease: as many as one worker processes in a short time; `lease_s`: of a lease."""
+    """Number of messages to lease: as many as one worker processes in a short time; `lease_s`: of a lease."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)

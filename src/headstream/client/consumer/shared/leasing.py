@@ -44,7 +44,7 @@ class Leasing:
     Args:
         lease_us: Length of a lease, microseconds.
         partitions: The partitions to lease from; None for all, including partitions added later.
-        starts: Partition -> first offset if the group has no committed one.
+        starts: Partition -> first offset if the group has no committed offset.
 
     Attributes:
         ends: Partition -> its end when nothing could be leased.
@@ -211,9 +211,10 @@ class Leasing:
                 partition_generation=generation,
                 pause_rule=self._policy.retry.pause_rule,
             )
-        except OffsetOutOfRangeError:
+        except (OffsetOutOfRangeError, PartitionNotFoundError) as error:
             self.holding.drop(partition, generation)
-            return LeaseLostError("the partition was purged, with the leased messages", where=where)
+            gone = "purged" if isinstance(error, OffsetOutOfRangeError) else "deleted"
+            return LeaseLostError(f"the partition was {gone}, with the leased messages", where=where)
         refused = settled.refused
         self._has_to_release = self._has_to_release or settled.paused_us > 0
         if not refused:

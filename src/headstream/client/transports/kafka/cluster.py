@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def timeout_s(self) -> float:
-        """How long a request may take now, with its retries, seconds."""
+        """The maximum duration of a request now, with its retries, seconds."""
         return limited(self.address.timeout_ms / 1000)
 
     def raise_login(self) -> None:

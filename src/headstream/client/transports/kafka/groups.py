@@ -128,7 +128,7 @@ class KafkaGroups:
             raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Let a member go."""
+        """Remove a member."""
         membership = self._members.pop(member.id, None)
         if membership is not None:
             membership.close()
@@ -176,7 +176,7 @@ class KafkaGroups:
         """Return one group; GroupNotFoundError if the group neither reads the topic nor has offsets in it."""
         found = self._describe(topic, *self._partitions(topic), group)
         if found is None:
-            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="Look with log.groups()")
+            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List them with log.groups()")
         return found
 
     def _partitions(self, topic: TopicName) -> tuple[str, range, Mapping[Any, int], Mapping[Any, int]]:
@@ -251,7 +251,7 @@ class KafkaGroups:
         return self.get(topic, group)
 
     def close(self) -> None:
-        """Let all members go."""
+        """Remove all members."""
         for number in list(self._members):
             membership = self._members.pop(number, None)
             if membership is not None:

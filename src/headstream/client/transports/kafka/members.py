@@ -187,7 +187,7 @@ class KafkaMembership:
     # -- the consumer's calls ---------------------------------------------------------------------------------------
 
     def wait_until_joined(self) -> None:
-        """Wait until the member has its first partitions, or a stable group has none for it; HeadstreamError: it is rejected."""
+        """Wait until the member has its first partitions, or a stable group assigns none to it; HeadstreamError: rejected."""
         until_s, describe_s = time.monotonic() + self._cluster.timeout_s, time.monotonic() + _DESCRIBE_S
         settled_s: float | None = None
         while True:
@@ -201,7 +201,7 @@ class KafkaMembership:
                 raise ServerUnreachableError(
                     f"the group {self.group!r} did not admit the member",
                     where=str(self.topic),
-                    advice="Check its state: another member may be too slow to rebalance",
+                    advice="Check its state: another member can be too slow to rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
@@ -287,7 +287,7 @@ class KafkaMembership:
                 raise OutcomeUnknownError(
                     f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
-                    advice="Commit again; if the consumer ends first, its messages may be delivered again",
+                    advice="Commit again; if the consumer ends first, its messages can be delivered again",
                 ) from found
             self._cluster.pause()
 

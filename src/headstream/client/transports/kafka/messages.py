@@ -59,7 +59,7 @@ class KafkaMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some can be stored."""
+        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some may be stored."""
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:

@@ -52,7 +52,7 @@ class OffsetClients:
             return self._consumers[group]
 
     def committed(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return a group's committed offsets in partitions of a Kafka topic that have one; HeadstreamError of the coordinator."""
+        """Return a group's committed offsets in partitions of a Kafka topic, if any; HeadstreamError of the coordinator."""
         wanted = [TopicPartition(name, number) for number in numbers]
         found = self._repeat(group, lambda consumer: consumer.committed(wanted, timeout=_ATTEMPT_S))
         return {each.partition: each.offset for each in found if each.offset >= 0}

@@ -26,7 +26,7 @@ _AVAILABLE: Final = MessageState.AVAILABLE.value
 
 
 def time_of(message: Message, now_ms: int) -> int:
-    """Return the time of a message's record, milliseconds since 1970 UTC; `now_ms` if the message has none."""
+    """Return the time of a message's record, milliseconds since 1970 UTC; `now_ms` if the message has no timestamp."""
     if message.headers:
         for name, value in message.headers.items():
             if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64:

@@ -63,7 +63,7 @@ TRANSIENT: Final = frozenset(
 """Codes of errors that pass: a leader or coordinator is being elected, or a broker is unavailable."""
 
 _ADVICE: Final[dict[type[HeadstreamError], str]] = {
-    TopicNotFoundError: "Look with log.topics(), or create the topic first",
+    TopicNotFoundError: "List them with log.topics(), or create the topic first",
     AuthenticationError: "Check user, password, kafka.security.protocol and kafka.sasl.mechanism",
     PermissionDeniedError: "Ask the cluster's administrator for the ACL",
     ServerUnreachableError: "Check the brokers' addresses, and that they are running",

@@ -83,7 +83,7 @@ class Sender:
         self._producer = None
 
     def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
-        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some can be stored."""
+        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some may be stored."""
         messages, until_s = decode_sent(batch), time.monotonic() + timeout_s
         enqueued = _EnqueuedBatch(len(messages))
         try:

@@ -98,7 +98,7 @@ class KafkaTopics:
                 if not partitions:
                     return
             self._cluster.pause()
-        raise ServerUnreachableError("the brokers have not finished the change of the topic", where=spelled, advice="Look again")
+        raise ServerUnreachableError("the brokers have not finished the change of the topic", where=spelled, advice="Check later")
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
@@ -341,5 +341,5 @@ def _number(settings: Mapping[str, Any], name: str) -> int | None:
 
 def _no_stream(name: str) -> HeadstreamError:
     return StreamNotFoundError(
-        f"there is no stream {name!r}", advice="Look with log.streams(): a stream exists while it has a topic"
+        f"there is no stream {name!r}", advice="List them with log.streams(): a stream exists while it has a topic"
     )

@@ -122,7 +122,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
         return replace(address, token=token)
     example = address.place.replace("://", "://user:password@")
     raise InvalidUrlError(
-        "no password is given" if username else "the user name is missing",
+        "the password is missing" if username else "the user name is missing",
         where=address.place,
         advice=f"Write {example}, or set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE}",
     )

@@ -73,12 +73,7 @@ class RemoteGroups:
         self._thread: threading.Thread | None = None
 
     def join(
-        self,
-        topic: TopicName,
-        group: str,
-        *,
-        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
-        is_shared: bool = False,
+        self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS, is_shared: bool = False
     ) -> Member:
         """Add a new member to a group; see Groups.join()."""
         OffsetOwner.group(group)  # checks the name

@@ -1,4 +1,4 @@
-"""A connection over QUIC: a stream a command, with the same bytes as TCP; a thread receives and sends keep-alives."""
+"""A connection over QUIC: one stream per command, with the same bytes as TCP; a thread receives and sends keep-alives."""
 
 from __future__ import annotations
 

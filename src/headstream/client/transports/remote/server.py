@@ -93,7 +93,7 @@ class Server:
             raise NotFoundError(
                 f"there is no client {client_id}",
                 where=self.place,
-                advice="Look with log.server.clients(), or `headstream client list`",
+                advice="List them with log.server.clients() or `headstream client list`",
             )
         return found
 
@@ -112,7 +112,9 @@ class Server:
         found = self._caller.call(GetUser(user))
         if found is None:
             raise NotFoundError(
-                f"there is no user {user!r}", where=self.place, advice="Look with log.server.users(), or `headstream user list`"
+                f"there is no user {user!r}",
+                where=self.place,
+                advice="List them with log.server.users() or `headstream user list`",
             )
         return found
 

@@ -16,7 +16,7 @@ A message without that header shows the time of its append. Keys are texts (kind
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from headstream.core.codec.batch.faults import decode_error
 from headstream.core.codec.buffer import BytesLike
@@ -47,9 +47,13 @@ TEXT_KIND = cython.declare(cython.uchar, 2)
 SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
 """Messages that were appended less than this after the first one of a batch share the batch, and so its time."""
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
+MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
+"""The latest time of a batch's sender: with any delta, a time is an int64."""
 
 # What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
+# A fault is noted before.
 GROUP = cython.declare(cython.longlong, layout.GROUP_BYTES)
+GROUPS = cython.declare(cython.longlong, 64)
 
 
 class BatchFault:
@@ -71,53 +75,6 @@ MESSAGE_CHECKSUM = cython.declare(cython.longlong, -4)
 KEY_KIND = cython.declare(cython.longlong, -5)
 HEADERS = cython.declare(cython.longlong, -6)
 EMPTY_PAYLOAD = cython.declare(cython.longlong, -7)
-
-
-class SentBatch(NamedTuple):
-    """A sent batch as messages of a send, empty if there is a BatchFault."""
-
-    messages: memoryview
-    fault: int
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
-def _check_batch(p: cython.p_const_uchar, size: cython.longlong, sums: cython.p_uchar) -> cython.longlong:
-    """Return the messages of a batch, or a fault; `sums` has space for 44 bytes and 8 per message."""
-    at: cython.longlong = BATCH
-    count: cython.longlong = 0
-    length: cython.longlong
-    if (
-        size < BATCH or c.load64_signed(p, layout.BATCH_LENGTH) != size or c.load64_signed(p, layout.BATCH_ORIGIN) < 0
-    ):  # a time beyond int64
-        return LAYOUT
-    i: cython.longlong = layout.BATCH_ZEROS
-    while i < BATCH:
-        if c.load32(p, i) != 0:
-            return RESERVED
-        i += 4
-    while at < size:
-        if size - at < FRAME or count >= c.load32(p, layout.BATCH_COUNT):
-            return LAYOUT
-        length = c.load32(p, at + layout.FRAME_HEADERS)
-        length += FRAME + c.load32(p, at + layout.FRAME_PAYLOAD)
-        if length > size - at:
-            return LAYOUT
-        if c.load64(p, at + layout.FRAME_ZEROS) != 0:
-            return RESERVED
-        if c.load32(p, at + layout.FRAME_PAYLOAD) == 0:
-            return EMPTY_PAYLOAD
-        if xxh3_from(p, at + layout.FRAME_ID, length - layout.FRAME_ID) != c.load64(p, at):
-            return MESSAGE_CHECKSUM
-        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, p, at, 8)
-        at += length
-        count += 1
-    if count != c.load32(p, layout.BATCH_COUNT) or count == 0:
-        return LAYOUT
-    c.copy(sums, 0, p, 0, layout.SUMMED_COUNT)
-    c.copy(sums, layout.SUMMED_COUNT, p, layout.BATCH_COUNT, 4)
-    return count if xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count) == c.load64(p, layout.BATCH_CHECKSUM) else BATCH_CHECKSUM
 
 
 @cython.cfunc
@@ -149,42 +106,73 @@ def _take_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar) -> cython.longlong:
-    """Write the messages of a checked batch in the layout of a send; return their size, or a fault."""
+def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar, sums: cython.p_uchar) -> cython.longlong:
+    """Write the messages of a batch in the layout of a send; return their size, or a fault.
+
+    Each frame is checked and copied before the next frame is read. `sums` has space for 44 bytes and 8 per message.
+    """
     at: cython.longlong = BATCH
     to: cython.longlong = 0
+    count: cython.longlong = 0
+    if size < BATCH or c.load64_signed(p, layout.BATCH_LENGTH) != size or c.load64(p, layout.BATCH_ORIGIN) > MAX_ORIGIN:
+        return LAYOUT
     origin: cython.ulonglong = c.load64(p, layout.BATCH_ORIGIN)
+    i: cython.longlong = layout.BATCH_ZEROS
+    while i < BATCH:
+        if c.load32(p, i) != 0:
+            return RESERVED
+        i += 4
     while at < size:
+        if size - at < FRAME or count >= c.load32(p, layout.BATCH_COUNT):
+            return LAYOUT
         headers: cython.longlong = c.load32(p, at + layout.FRAME_HEADERS)
         payload: cython.longlong = c.load32(p, at + layout.FRAME_PAYLOAD)
+        body: cython.longlong = at + FRAME
+        end: cython.longlong = body + payload + headers
+        if end > size:
+            return LAYOUT
+        if c.load64(p, at + layout.FRAME_ZEROS) != 0:
+            return RESERVED
+        if payload == 0:
+            return EMPTY_PAYLOAD
+        if xxh3_from(p, at + layout.FRAME_ID, end - at - layout.FRAME_ID) != c.load64(p, at):
+            return MESSAGE_CHECKSUM
+        c.copy(sums, layout.SUMMED_FRAMES + 8 * count, p, at, 8)
+        count += 1
         c.copy(q, to, p, at + layout.FRAME_ID, layout.ID_BYTES)
         block: cython.longlong = to + layout.SENT_HEADERS
-        to = block
-        if origin > 0:
-            to = _store_time(q, to, origin + c.load32(p, at + layout.FRAME_ORIGIN))
-        to = _take_headers(p, at + FRAME + payload, at + FRAME + payload + headers, q, to)
+        time_us: cython.ulonglong = origin + c.load32(p, at + layout.FRAME_ORIGIN)
+        shown: cython.longlong = block + (layout.TIME_BYTES if time_us > 0 else 0)
+        to = _take_headers(p, body + payload, end, q, shown)
         if to < 0:
             return to
+        if time_us > 0:
+            key: cython.longlong = key_end(q, shown, to) - shown
+            c.copy(q, block, p, body + payload + 1, key)
+            _store_time(q, block + key, time_us)
         c.store32(q, block - 4, to - block)
         c.store32(q, to, payload)
-        c.copy(q, to + 4, p, at + FRAME, payload)
+        c.copy(q, to + 4, p, body, payload)
         to += 4 + payload
-        at += FRAME + payload + headers
-    return to
+        at = end
+    if count != c.load32(p, layout.BATCH_COUNT) or count == 0:
+        return LAYOUT
+    c.copy(sums, 0, p, 0, layout.SUMMED_COUNT)
+    c.copy(sums, layout.SUMMED_COUNT, p, layout.BATCH_COUNT, 4)
+    return to if xxh3_from(sums, 0, layout.SUMMED_FRAMES + 8 * count) == c.load64(p, layout.BATCH_CHECKSUM) else BATCH_CHECKSUM
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.longlong:
-    """Write the header hs.timestamp; return where it ends."""
+def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.void:
+    """Write the header hs.timestamp."""
     c.store32(q, to, layout.TIME_KIND - layout.TIME_NAME)
     c.store64(q, to + layout.TIME_NAME, TIME_KEY_FIRST)
     c.store32(q, to + layout.TIME_LAST, TIME_KEY_LAST)
     q[to + layout.TIME_KIND] = INT64_KIND
     c.store32(q, to + layout.TIME_SIZE, 8)
     c.store64(q, to + layout.TIME_VALUE, time_us)
-    return to + layout.TIME_BYTES
 
 
 @cython.cfunc
@@ -205,9 +193,7 @@ def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong,
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _groups(
-    p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, q: cython.p_uchar, notes: cython.p_uchar
-) -> cython.longlong:
+def _groups(p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Divide stored messages into batches, and note each; return the number of batches, or a fault."""
     at: cython.longlong = 0
     group: cython.longlong = -1
@@ -256,10 +242,11 @@ def _groups(
         number += 1
         size_bytes += FRAME + length + payload
         at = end + 4 + payload
-        c.store64_signed(q, GROUP * group, at)
-        c.store64_signed(q, GROUP * group + layout.GROUP_COUNT, count)
-        c.store64(q, GROUP * group + layout.GROUP_ORIGIN, least)
-        c.store64_signed(q, GROUP * group + layout.GROUP_FRAMES, size_bytes)
+        note: cython.longlong = GROUPS + GROUP * group
+        c.store64_signed(notes, note, at)
+        c.store64_signed(notes, note + layout.GROUP_COUNT, count)
+        c.store64(notes, note + layout.GROUP_ORIGIN, least)
+        c.store64_signed(notes, note + layout.GROUP_FRAMES, size_bytes)
     return group + 1
 
 
@@ -341,8 +328,8 @@ def _give_batch(
 _NOTES: Final = struct.Struct("<3q")
 
 
-def decode_batch(batch: BytesLike) -> SentBatch:
-    """Return the messages of a complete batch that a client sends, header included."""
+def decode_batch(batch: BytesLike) -> memoryview | int:
+    """Return the messages of a complete batch, header included, as messages of a send, or its BatchFault."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -354,16 +341,12 @@ def decode_batch(batch: BytesLike) -> SentBatch:
     q: cython.p_uchar = c.writable(sent)
     found: cython.longlong
     with cython.nogil:
-        found = _check_batch(p, size, sums)
-        if found > 0:
-            found = _take_batch(p, size, q)
-    if found < 0:
-        return SentBatch(memoryview(b""), -found)
-    return SentBatch(memoryview(sent)[:found], 0)
+        found = _take_batch(p, size, q, sums)
+    return -found if found < 0 else memoryview(sent)[:found]
 
 
-def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
-    """Return stored messages as one batch, or as several if they were appended or sent at times too far apart.
+def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0) -> bytearray:
+    """Return stored messages after `head` undefined bytes: one batch, or several if their times are too far apart.
 
     The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """
@@ -372,27 +355,26 @@ def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
     size: cython.longlong = view.nbytes
     most: cython.longlong = count
     number: cython.longlong = partition
-    noted, grouped, summed = c.new_bytes(64), c.new_bytes(GROUP * most + 8), c.new_bytes(layout.SUMMED_FRAMES + 8 * most)
+    noted, summed = c.new_bytes(GROUPS + GROUP * most), c.new_bytes(layout.SUMMED_FRAMES + 8 * most)
     notes: cython.p_uchar = c.writable(noted)
-    groups: cython.p_uchar = c.writable(grouped)
     sums: cython.p_uchar = c.writable(summed)
     found: cython.longlong
     with cython.nogil:
-        found = _groups(p, size, most, groups, notes)
+        found = _groups(p, size, most, notes)
     if found < 0:
         raise _error(-found, noted)
-    total: cython.longlong = 0
+    total: cython.longlong = head
     i: cython.longlong
     for i in range(found):
-        total += BATCH + c.load64_signed(groups, GROUP * i + layout.GROUP_FRAMES)
+        total += BATCH + c.load64_signed(notes, GROUPS + GROUP * i + layout.GROUP_FRAMES)
     batches = c.new_bytes(total)
     q: cython.p_uchar = c.writable(batches)
     at: cython.longlong = 0
-    to: cython.longlong = 0
+    to: cython.longlong = head
     with cython.nogil:
         for i in range(found):
-            to = _give_batch(p, at, c.after(groups, GROUP * i), number, q, to, sums)
-            at = c.load64_signed(groups, GROUP * i)
+            to = _give_batch(p, at, c.after(notes, GROUPS + GROUP * i), number, q, to, sums)
+            at = c.load64_signed(notes, GROUPS + GROUP * i)
     return batches
 
 

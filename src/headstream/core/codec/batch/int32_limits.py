@@ -19,4 +19,4 @@ def check_column(name: str, size: int) -> None:
 def check_blocks(size: int) -> None:
     """Raise LimitError if the headers of a batch exceed the range of their offsets, in bytes."""
     if size > MAX_OFFSET:
-        raise LimitError(f"{size} bytes of headers in one batch", advice="Pass fewer rows per call")
+        raise LimitError(f"one batch has {size} bytes of headers", advice="Pass fewer rows per call")

@@ -19,7 +19,7 @@ import struct
 
 
 def positions(fields: str) -> tuple[int, ...]:
-    """Return where each field begins, and where the last one ends.
+    """Return where each field begins, and where the last field ends.
 
     Args:
         fields: Little-endian formats of the struct module between spaces; a gap (`4x`) has no position.

@@ -23,10 +23,10 @@ class Scan:
     """The complete messages at the begin of a range of stored messages.
 
     Args:
-        end: The byte position after the last complete one.
+        end: The byte position after the last complete message.
         first_offset: Offset of the first message, or -1 if there is none; so are the two times, microseconds since 1970 UTC.
         crc32c: CRC-32C of the complete messages with each state byte taken as 0.
-        fault: The fault of the next message; None if the range ends with a complete one.
+        fault: The fault of the next message; None if the range ends with a complete message.
     """
 
     count: int
@@ -82,7 +82,7 @@ class Matches:
         data: The matching messages, back to back; a view of the input if it is one piece of it.
         end: The byte position where the scan ended: of the first message that was not examined, or that failed.
         scanned_count: The number of messages examined, without a message that stopped the scan.
-        failed_count: How many of them compare values that cannot be compared.
+        failed_count: The number of them that compare incomparable values.
         last_offset: The offset of the last message examined; -1 for none.
         is_stopped: Whether the message at `end` stopped the scan, because its values cannot be compared.
     """

@@ -57,7 +57,7 @@ def _describe(remedy: Any) -> str:
 
 
 def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
-    """Return the policies to try, in order; InvalidOptionError if one is unknown."""
+    """Return the policies to try, in order; InvalidOptionError for an unknown policy."""
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
         if policy not in POLICIES:

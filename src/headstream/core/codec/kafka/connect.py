@@ -73,7 +73,7 @@ def _read(data: bytes) -> HeaderValue:
 
 
 def _write(value: HeaderValue) -> bytes | None:
-    """Return the text of a value; of a float32 the shortest one, as Java's."""
+    """Return the text of a value; of a float32 the shortest text, as in Java."""
     plain = value.value
     if value.kind != HeaderKind.FLOAT32 or not isinstance(plain, float) or not math.isfinite(plain):
         return encode_value(value)

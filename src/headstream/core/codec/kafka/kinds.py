@@ -14,7 +14,7 @@
     attempt: 3    source: web    hs.kinds: attempt=uint8&source=string
 
 Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
-unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients may also
+unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients can also
 change, add or remove headers: the headers of a key are raw if their number differs from the number of kinds, and a header is
 raw if its value is invalid for its kind.
 """

@@ -1,6 +1,6 @@
 """Message to and from a Kafka record: key, value and timestamp are Kafka's fields; the other fields are headers at the end.
 
-    hs.kinds      the kinds of the headers (kinds.py)                if one is neither raw nor null
+    hs.kinds      the kinds of the headers (kinds.py)                if a kind is neither raw nor null
     hs.id         the message's id as a UUID                         if it has one
     hs.state      available, poisoned, unknown(7) ...                if it is not available
     hs.appended   the log's time, microseconds since 1970 UTC        if it is not a full millisecond

@@ -1,6 +1,6 @@
 """Headers as Spring Kafka's JsonKafkaHeaderMapper (before 4.0 DefaultKafkaHeaderMapper) writes and reads them.
 
-    a value                     JSON; a java.lang.String is plain UTF-8 unless it begins with a quote; byte[] as it is
+    a value                     JSON; a java.lang.String is plain UTF-8 unless it begins with a quote; byte[] unchanged
     spring_json_header_types    {"key": "java class"} of all values but byte[]
     kafka_dlt-original-partition, -offset, -timestamp, kafka_deliveryAttempt        big-endian numbers, without a class
 

@@ -76,7 +76,7 @@ class Kip82Message:
 
 
 def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
-    """Return the bytes of a message; for a decoded one, the bytes it was decoded from."""
+    """Return the bytes of a message; for a decoded message, the bytes it was decoded from."""
     if message.received is not None:
         return message.received
     attributes = message.compression | (_LOG_TIME_BIT if message.by_log and message.magic else 0)

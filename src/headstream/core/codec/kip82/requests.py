@@ -92,8 +92,7 @@ def encode_response(response: ProduceResponse | FetchResponse, head: RequestHead
         )
         return _frame([_pack("i", head.correlation_id), *body, throttle])
     fetched = _by_topic(
-        response.partitions,
-        lambda each: _pack("ihq", each.partition, each.error, each.high_watermark) + _set(each.message_set),
+        response.partitions, lambda each: _pack("ihq", each.partition, each.error, each.high_watermark) + _set(each.message_set)
     )
     return _frame([_pack("i", head.correlation_id), throttle, *fetched])
 

@@ -68,7 +68,7 @@ def from_message(message: Message) -> Kip82Message:
 
 
 def to_message(message: Kip82Message, *, topic: str | None = None, partition: int | None = None) -> Message:
-    """Return the message of a KIP-82 message; headers without a reserved one at the beginning stay unopened."""
+    """Return the message of a KIP-82 message; headers without a reserved header at the beginning stay unopened."""
     headers, members = message.headers, dict[str, Any]()
     if message.timestamp_ms is not None and message.timestamp_ms >= 0:
         members["timestamp"] = message.timestamp_ms * 1000
@@ -87,7 +87,7 @@ def to_message(message: Kip82Message, *, topic: str | None = None, partition: in
 
 
 def _can_have_reserved(headers: Headers) -> bool:
-    """Return whether the first header can be a reserved one, without opening a block."""
+    """Return whether the first header can be reserved, without opening a block."""
     block = headers.received_bytes(STRICT)
     if block is not None:
         return block[4 : 4 + len(RESERVED_PREFIX)] == RESERVED_PREFIX.encode()

@@ -1,10 +1,10 @@
 """Message sets of KIP-82: messages back to back; the last message can be incomplete, and several can be compressed together.
 
     set       message*                              as a fetch returns it: cut off at the fetch's maximum size
-    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself In magic 0
+    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself
 
-the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the last
-message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
+In magic 0 the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the
+last message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeader
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a wrapper has one or more messages of one magic, none of them compressed")
+        raise InvalidInputError("a wrapper contains one or more uncompressed messages of one magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)
@@ -120,7 +120,7 @@ def _unwrap(
             raise DecodeError("a compressed message set contains another compressed message set", at, where=where)
         messages.append(message)
     if not messages:
-        raise DecodeError("a compressed message set without a message", at, where=where)
+        raise DecodeError("a compressed message set contains no message", at, where=where)
     if wrapper.magic >= 1:
         base = wrapper.offset - messages[-1].offset
         messages = [_with_own_offset(message, base, wrapper) for message in messages]

@@ -92,7 +92,7 @@ class ListGroups(TopicCommand[tuple[Group, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateGroup(TopicCommand[GroupDetails]):
-    """Create a group; with id 0 the server chooses one."""
+    """Create a group; with id 0 the server chooses the id."""
 
     code = Code.CREATE_GROUP
     reply = one(GroupDetails)

@@ -55,7 +55,7 @@ LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")
 _POLLED_HEAD: Final = struct.Struct("<IQI")
-_KINDS: Final = {kind.value: kind for kind in PollingKind}
+POLLING_KINDS: Final = {kind.value: kind for kind in PollingKind}
 
 
 class PartitioningShape(Shape):
@@ -88,7 +88,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll; the partition is 0 if a group member has none, the newest offset 0 if it is empty."""
+    """The reply to a poll; the partition is 0 if a group member has no partition, the newest offset 0 if it is empty."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
@@ -140,14 +140,14 @@ class PollMessages(Command[PolledMessages]):
     @classmethod
     def decode(cls, payload: BytesLike) -> PollMessages:
         data = bytes(payload)
-        begin = _end_of_poll_targets(data)
+        begin = end_of_poll_targets(data)
         if begin + _POLL_NUMBERS.size > len(data):
             raise DecodeError("a poll is cut short", begin, _POLL_NUMBERS.size, len(data) - begin)
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
-        kind = _KINDS.get(code)
+        kind = POLLING_KINDS.get(code)
         if kind is None:
             raise DecodeError(f"a poll starts at one of 5 kinds of position, not at kind {code}", begin + 4)
-        consumer, stream, topic = _poll_targets(data[:begin])
+        consumer, stream, topic = poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
 
     @classmethod
@@ -160,7 +160,7 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
+        return max(len(payload) - end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
 
     @classmethod
     def encode_http_reply(cls, value: PolledMessages) -> bytes:
@@ -254,7 +254,7 @@ class FlushMessages(TopicCommand[None]):
     fsync: Annotated[bool, FsyncShape()]
 
 
-def _end_of_poll_targets(data: BytesLike) -> int:
+def end_of_poll_targets(data: BytesLike) -> int:
     """Return where consumer, stream and topic end by their own lengths, or the end of the data if that is first."""
     at, size = 1, len(data)  # behind the consumer's kind
     for _ in range(3):
@@ -263,7 +263,8 @@ def _end_of_poll_targets(data: BytesLike) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
+def poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
+    """Return consumer, stream and topic of a poll."""
     reader = Reader(data)
     targets = CONSUMER.pull(reader, "consumer"), IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
     reader.pull_end("the topic of a poll")

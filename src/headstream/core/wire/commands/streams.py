@@ -54,7 +54,7 @@ class ListStreams(Command[tuple[Stream, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Command[StreamDetails]):
-    """Create a stream; with id 0 the server chooses one."""
+    """Create a stream; with id 0 the server chooses the id."""
 
     code = Code.CREATE_STREAM
     reply = one(StreamDetails)

@@ -272,7 +272,7 @@ class ClusterNode(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cluster(Record):
-    """The servers of a cluster: always one, its leader (role 0), healthy (status 0)."""
+    """The servers of a cluster: always one server, its leader (role 0), healthy (status 0)."""
 
     name: Text32
     nodes: Annotated[tuple[ClusterNode, ...], Records(ClusterNode, is_counted=True)]

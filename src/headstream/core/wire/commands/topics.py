@@ -129,7 +129,7 @@ class ListTopics(Command[tuple[Topic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Command[TopicDetails]):
-    """Create a topic; with id 0 the server chooses one, expiry and size can be SERVER_DEFAULT or NEVER.
+    """Create a topic; with id 0 the server chooses the id; expiry and size can be SERVER_DEFAULT or NEVER.
 
     The generation selects the byte layout; the values mean the same in each.
     """

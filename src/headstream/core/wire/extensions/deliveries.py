@@ -90,14 +90,14 @@ class SettledDeliveries(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettleDeliveries(GroupCommand[SettledDeliveries]):
-    """Record steps of messages of a group, and commit the offset of the first one that is not done.
+    """Record steps of messages of a group, and commit the offset of the first unfinished message.
 
     Args:
         frontier: One past the last message that the group has begun.
         member_id: The member that owns the partition; None for a consumer outside of a group.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
-        succeeded: How many attempts have succeeded since its last report, for pauses.
+        succeeded: Number of attempts that have succeeded since its last report, for pauses.
         pause_failures: This number of failures among
         pause_attempts: this number of last attempts pauses the group
         pause_us: for this long; 0 never pauses it.

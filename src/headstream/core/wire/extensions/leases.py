@@ -64,7 +64,7 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
         order: `key` or `skip`: whether later messages of a key wait for earlier messages.
         attempts: Number of attempts after which a message fails finally when its lease ends; 0 sets no limit.
         dead_letter: `stream/topic` for messages that fail finally, or empty.
-        partitions: Which to try, in this order; empty tries all.
+        partitions: Partitions to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
         pause_failures: This number of failures among
         pause_attempts: this number of last attempts pauses the group
@@ -125,7 +125,7 @@ class RefusedChanges(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettleLeases(GroupCommand[RefusedChanges]):
-    """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
+    """Record steps of leased messages of a group, and commit the offset of the first unfinished message.
 
     Args:
         partition_generation: The generation of the partition of the leases, or None.

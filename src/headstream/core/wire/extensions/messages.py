@@ -205,7 +205,7 @@ class MeasuredRange(Record):
     """The size of a range of offsets, read from the indexes without reading messages.
 
     Args:
-        size_bytes: About how many stored bytes the range has.
+        size_bytes: Approximate number of stored bytes of the range.
         reached_offset: The end of the last send within the given bytes, or of the first send if none fits.
     """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from headstream.core.codec.batch.iggy_batches import BatchFault, decode_batch, encode_batches
@@ -11,6 +11,7 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
+from headstream.core.wire.commands import messages
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
 from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.records import Command
@@ -26,6 +27,9 @@ from headstream.errors import DecodeError
 _NOT_OWNED: Final = 0xFFFF_FFFF
 """The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
 
+_POLL_NUMBERS: Final = struct.Struct("<BIBQIB")
+"""Flag and partition, kind, value, count and auto_commit."""
+
 _FAULTS: Final = {
     BatchFault.LAYOUT: (Status.INVALID_COMMAND, "the batch of a send does not consist of its frames"),
     BatchFault.RESERVED: (Status.INVALID_RESERVED_FIELD, "a reserved field of a batch is not 0"),
@@ -40,6 +44,8 @@ _FAULTS: Final = {
 class VsrEncoding(Encoding):
     """The encoding of protocol 0.11, whose polls wait `hold_ms` for messages: the protocol has no polls that wait."""
 
+    topic_at = HEADER_BYTES + 4
+
     def __init__(self, hold_ms: int = 0) -> None:
         self._hold_ms = hold_ms
 
@@ -50,13 +56,12 @@ class VsrEncoding(Encoding):
             return decode_login(reader)
         if code == Code.SEND_MESSAGES:
             return _decode_send(reader)
+        if code == Code.POLL_MESSAGES:
+            return _decode_poll(bytes(payload[HEADER_BYTES:]), self._hold_ms)
         kind = COMMANDS.get(code)
         if kind is None:
             raise refusal(Status.FEATURE_UNAVAILABLE, "there is no such operation or read")
-        command = pull_request(kind, reader)
-        if self._hold_ms and isinstance(command, PollMessages):
-            return replace(command, timeout_ms=self._hold_ms)
-        return command
+        return pull_request(kind, reader)
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
         """Return the body of a reply, with the count of errors where the operation has one."""
@@ -79,6 +84,17 @@ class VsrEncoding(Encoding):
 VSR: Final = VsrEncoding()
 
 
+def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
+    """Return a poll: consumer | stream | topic | partition | kind u8 | value u64 | count u32 | auto_commit u8."""
+    begin = messages.end_of_poll_targets(body)
+    flag, number, code, value, count, auto_commit = Reader(body, begin).pull_struct(_POLL_NUMBERS, "a poll")
+    kind = messages.POLLING_KINDS.get(code)
+    if flag > 1 or kind is None:
+        raise DecodeError("a poll without a flag of its partition, or without a kind of its position", HEADER_BYTES + begin)
+    partition = number + 1 if flag else 0
+    return PollMessages(*messages.poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
+
+
 def _decode_send(reader: Reader) -> SendMessages:
     """Return a send: metadata_length u32 | stream | topic | partitioning | count u32 | batch."""
     end = reader.pull_u32("the length of metadata") + reader.at
@@ -91,9 +107,9 @@ def _decode_send(reader: Reader) -> SendMessages:
         number = int.from_bytes(partitioning.value, "little") + 1
         partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))
     found = decode_batch(reader.pull_view(reader.remaining, "the batch of a send"))
-    if found.fault:
-        status, what = _FAULTS[found.fault]
+    if isinstance(found, int):
+        status, what = _FAULTS[found]
         error = DecodeError(what, HEADER_BYTES)
         error.status = status
         raise error
-    return SendMessages(stream, topic, partitioning, found.messages, is_from_zero=True)
+    return SendMessages(stream, topic, partitioning, found, is_from_zero=True)

@@ -75,7 +75,7 @@ class RequestHeader(NamedTuple):
         return self.operation == READ
 
     def matches(self, body: memoryview) -> bool:
-        """Return whether the body has the checksum that the header names, if it names one."""
+        """Return whether the body has the checksum in the header, if any."""
         return self.checksum == _NO_CLIENT or int.from_bytes(self.checksum, "little") == xxhash.xxh3_64_intdigest(body)
 
 

@@ -93,8 +93,9 @@ def _older_body(kind: type[Command[Any]], document: dict[str, Any]) -> dict[str,
     if kind is SendMessages:
         return _older_send(document)
     found = {"id" if name == "consumer_id" else name: value for name, value in document.items() if value is not None}
-    if type(found.get("partition_id")) is int:
-        found["partition_id"] += 1
+    number = found.get("partition_id")
+    if type(number) is int and number >= 0:  # 0 is none in the older form
+        found["partition_id"] = number + 1
     return _ABSENT_SETTINGS | found if kind in (CreateTopic, UpdateTopic) else found
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import Reader, Writer
 from headstream.core.wire.commands.groups import CreateGroup, GroupAssignment, GroupMember
-from headstream.core.wire.commands.messages import AppendedBatch, FlushMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.messages import AppendedBatch, FlushMessages, SendMessages
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoredOffset, StoreOffset
 from headstream.core.wire.commands.partitions import DeleteSegments
 from headstream.core.wire.commands.streams import CreateStream, Stream, StreamDetails, UpdateStream
@@ -118,7 +118,6 @@ class Request(NamedTuple):
 
 _UNCHANGED: Final = Request()
 _TOPIC: Final = {"message_expiry": SERVER_DEFAULT, "max_topic_size": SERVER_DEFAULT, "compression": Compression.NONE}
-_OWNED: Final = {"must_own": True}
 
 REQUESTS: Final[dict[type[Command[Any]], Request]] = {
     CreateStream: Request(fixed={"id": 0}, options=NO_OPTIONS),
@@ -130,9 +129,8 @@ REQUESTS: Final[dict[type[Command[Any]], Request]] = {
     UpdateUser: Request(options=NO_OPTIONS),
     DeleteSegments: Request(changed={"partition": _FROM_ZERO}),
     FlushMessages: Request(changed={"partition": _FROM_ZERO}),
-    PollMessages: Request(changed={"partition": _MAYBE_FROM_ZERO}, fixed=_OWNED),
     GetOffset: Request(changed={"partition": _MAYBE_FROM_ZERO}),
-    StoreOffset: Request(changed={"partition": _MAYBE_FROM_ZERO}, fixed=_OWNED, last=_Acknowledgement()),
+    StoreOffset: Request(changed={"partition": _MAYBE_FROM_ZERO}, fixed={"must_own": True}, last=_Acknowledgement()),
     DeleteOffset: Request(changed={"partition": _MAYBE_FROM_ZERO}, last=_Acknowledgement()),
 }
 """The requests that differ."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import Reader
-from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.errors import DecodeError, InvalidInputError
+from headstream.errors import DecodeError, HeaderError, InvalidInputError
 
 _MAX_BYTES: Final = 100_000
 _MAX_OPTIONS: Final = 1024
@@ -27,18 +27,16 @@ _UNSIGNED: Final = range(HeaderKind.UINT8, HeaderKind.UINT128 + 1)
 
 
 def _number(kind: int, value: bytes) -> int:
-    if kind in _UNSIGNED:
-        return int.from_bytes(value, "little")
-    return parse_size_bytes(_text(kind, value))
+    number = int.from_bytes(value, "little") if kind in _UNSIGNED else parse_size_bytes(_text(kind, value))
+    if number > NEVER:
+        raise InvalidInputError(f"{number} has more than 64 bits")
+    return number
 
 
 def _text(kind: int, value: bytes) -> str:
     if kind != HeaderKind.STRING:
         raise InvalidInputError(f"kind {kind} is neither a text nor an unsigned number")
-    try:
-        return value.decode().strip().lower()
-    except UnicodeDecodeError:
-        raise InvalidInputError("the text is not UTF-8") from None
+    return value.decode().strip().lower()
 
 
 def _expiry(kind: int, value: bytes) -> dict[str, Any]:
@@ -156,6 +154,7 @@ def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option])
     if option is None:
         raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"Use one of {', '.join(known)}")
     try:
+        HeaderValue(kind, value)  # has the width of its kind, and a text is UTF-8
         return option.read(kind, value)
-    except InvalidInputError as error:
+    except (HeaderError, InvalidInputError) as error:
         raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None

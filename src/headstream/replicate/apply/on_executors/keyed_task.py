@@ -127,7 +127,7 @@ class KeyedTask(ABC):
         yield from divide(rows, rows.select(self.keys).columns, count)
 
     def _place(self, changes: pa.Table, *, keeps_all: bool) -> tuple[pa.Table, Loads]:
-        """Return changes with their places among the loads, without ignored deletions, and the loads as they are then."""
+        """Return changes with their places among the loads, without ignored deletions, and the loads after them."""
         loads = Loads(loads=list(self.fold.loads), settled=self.fold.settled)
         placed = loads.place(changes, self.fold.gap_us, keeps_all=keeps_all)
         if self.fold.skips_deletes:

@@ -72,7 +72,7 @@ def replay(
     Args:
         events: In the order of their sequences, one a sequence.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across one.
+        ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across a load.
     """
     found: list[Version] = []
     last: Version | None = None  # the open version

@@ -252,7 +252,7 @@ def walk_rows(
     first: int,
     count: int,
 ) -> int:
-    """Read rows into the columns until one is bad.
+    """Read rows into the columns until a row is invalid.
 
     Args:
         ranges: The begin and end of each row, and the rows to read (None: all); int64.

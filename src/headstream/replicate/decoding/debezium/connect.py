@@ -79,7 +79,7 @@ class ConnectField:
         type: Connect's type.
         meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
         inner: The fields of a struct; the items of an array.
-        default: Its default in JSON's types; None if it has none, or an unknown one.
+        default: Its default in JSON's types; None if it has no default, or an unknown default.
     """
 
     name: str
@@ -211,7 +211,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image may stand for an unknown one: null, or in a NOT NULL column its default or a zero.
+    """Return which values of a before image can represent an unknown value: null, or in a NOT NULL column its default or a zero.
 
     Args:
         values: As they are read. Of structs and of texts with a meaning, every value may.
@@ -232,7 +232,7 @@ def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
 
 
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
+    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without a value.
 
     Args:
         values: As they are read: reading_type, or bytes and decimals as in Avro.

@@ -239,7 +239,7 @@ def _envelope(fields: Sequence[ConnectField], settings: DebeziumSettings) -> pa.
 
 
 def in_envelopes(group: MessageGroup, shape: Shape) -> MessageGroup:
-    """Return flattened messages as envelopes; other messages as they are."""
+    """Return flattened messages as envelopes; other messages unchanged."""
     if shape.added is None:
         return group
     columns = {name: group.table[name].combine_chunks() for name in group.table.column_names}

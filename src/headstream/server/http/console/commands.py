@@ -1,6 +1,6 @@
 """ClientCommands: the commands that the console sends, answered by a client of any log: a directory, or a Kafka cluster.
 
-A server answers all commands itself (Caller.call); this is for logs without one. Unsupported operations of a log raise
+A server answers all commands itself (Caller.call); this is for logs without a server. Unsupported operations of a log raise
 UnsupportedError.
 """
 

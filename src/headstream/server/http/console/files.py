@@ -41,7 +41,7 @@ class ConsoleFiles:
 
     @functools.cached_property
     def _files(self) -> dict[str, tuple[bytes, bytes]]:
-        """Path -> bytes, as they are and gzipped."""
+        """Path -> bytes, plain and gzipped."""
         found = {}
         bundle = resources.files("headstream.server.http.console") / "bundle"
         for folder, prefix in ((bundle, ""), (bundle / "assets", "assets/")):

@@ -1,8 +1,8 @@
 """LocalConsole: the console of any log, served by this process to this machine.
 
 GET /console/ and its files       for every user of this machine, since they show nothing about the log
-POST .../login {"token": ...}     once, with the token in the printed address -> a cookie all other routes with the cookie:
-views, and commands by their routes
+POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
+all other routes                  with the cookie: views, and commands by their routes
 """
 
 from __future__ import annotations

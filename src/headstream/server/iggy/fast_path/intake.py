@@ -1,7 +1,7 @@
 """Intake: reads small requests of many connections with one epoll, without asyncio transports; compiled.
 
     one epoll for all idle connections -> the event loop calls read_ready()
-        -> for each readable one: bytes -> SmallRequests -> its response
+        -> for each readable connection: bytes -> SmallRequests -> its response
         -> all responses of the round together: waking several clients at once costs less
         -> responses of the waits that the requests have ended
         -> a spin of _SPIN_S for more, as long as that pays: sleeping and waking costs more than a small request

@@ -66,6 +66,8 @@ class VsrRequests(SmallRequests):
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)
         self._responder = responder
+        self._empty_polls = responder.empty_polls
+        self._number = session.client_id
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
         """Answer requests in order, up to the first request for the general path; see SmallRequests.answer()."""
@@ -76,14 +78,14 @@ class VsrRequests(SmallRequests):
         began_s: cython.double = perf_counter()
         if not self._is_valid():
             return 0, b""
-        client = self._responder.client
+        client = memoryview(self._responder.client)
         while size - at >= HEADER and made < MAX_RESPONSES:
             length: cython.longlong = c.load32(p, at + frames.REQUEST_SIZE)
             operation: cython.longlong = p[at + frames.REQUEST_OPERATION]
             code: cython.longlong = SEND_CODE if operation == SEND_OPERATION else c.load32(p, at + frames.REQUEST_CODE)
             if length < HEADER or length > size - at or p[at + frames.REQUEST_COMMAND] != REQUEST_COMMAND:
                 break
-            if view[at + frames.REQUEST_CLIENT : at + frames.REQUEST_CHECKSUM] != client:
+            if not c.equal(p, at + frames.REQUEST_CLIENT, c.readable(client), 0, frames.REQUEST_CHECKSUM - frames.REQUEST_CLIENT):
                 break
             piece = self._answer_frame(view, at, at + length, operation)
             if piece is None:
@@ -107,11 +109,8 @@ class VsrRequests(SmallRequests):
             return None
         try:
             if operation == SEND_OPERATION:
-                return (
-                    self._send_batch(view, at, end)
-                    if c.load64_signed(p, at + frames.REQUEST_SESSION) == self._responder.number
-                    else None
-                )
+                is_bound: cython.bint = c.load64_signed(p, at + frames.REQUEST_SESSION) == self._number
+                return self._send_batch(view, at, end) if is_bound else None
             if operation != READ_OPERATION:
                 return None
             if c.load32(p, at + frames.REQUEST_CODE) == POLL_CODE:
@@ -120,20 +119,19 @@ class VsrRequests(SmallRequests):
             return None
         if c.load32(p, at + frames.REQUEST_CODE) == PING_CODE and end == at + HEADER:
             self._server.sessions.ping(self._session)
-            return self._head(view, at, HEADER)
+            return self._with_head(view, at, c.new_bytes(HEADER))
         return None
 
-    def _head(self, view: memoryview, at: cython.longlong, size: cython.longlong) -> bytearray:
-        """Return space for a reply of `size` bytes, which begins with the header of a success; see encode_reply_head()."""
+    def _with_head(self, view: memoryview, at: cython.longlong, reply: bytearray) -> bytearray:
+        """Write the header of a success at the begin of a reply, and return it; see encode_reply_head()."""
         p: cython.p_const_uchar = c.readable(view)
-        reply = c.new_bytes(size)
         q: cython.p_uchar = c.writable(reply)
         request: cython.ulonglong = c.load64(p, at + frames.REQUEST_NUMBER)
         c.fill(q, 0, 0, HEADER)
-        c.store32(q, frames.REPLY_SIZE, size)
+        c.store32(q, frames.REPLY_SIZE, len(reply))
         q[frames.REPLY_COMMAND] = REPLY_COMMAND
         c.copy(q, frames.REPLY_CLIENT, p, at + frames.REQUEST_CLIENT, frames.REQUEST_CHECKSUM - frames.REQUEST_CLIENT)
-        c.store64(q, frames.REPLY_OP, self._responder.number)
+        c.store64(q, frames.REPLY_OP, self._number)
         c.store64(q, frames.REPLY_COMMIT, request if request > 0 else 1)
         c.store64(q, frames.REPLY_TIME, c.load64(p, at + frames.REQUEST_TIME))
         c.store64(q, frames.REPLY_REQUEST, request)
@@ -159,16 +157,18 @@ class VsrRequests(SmallRequests):
         if place is None or topic is None:
             return None
         sent = decode_batch(view[named + layout.SEND_BYTES : end])
-        messages: memoryview = sent.messages
+        if isinstance(sent, int):
+            return None
+        messages: memoryview = sent
         size: cython.longlong = messages.nbytes
-        if sent.fault or self._has_traces(messages, 0, size) or self._catalog.known is not self._topics:
+        if self._has_traces(messages, 0, size) or self._catalog.known is not self._topics:
             return None
         offset: cython.longlong = place.append(messages, 0, size, self._clock_us())
         if offset < 0:
             return None
         if place.directory in self._registered:
             self._log.waiting.notify(place.directory)
-        reply = self._head(view, at, HEADER + layout.SENT_BYTES)
+        reply = self._with_head(view, at, c.new_bytes(HEADER + layout.SENT_BYTES))
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, 1)
         c.store32(q, HEADER + layout.SENT_STREAM, route.stream_id)
@@ -177,7 +177,7 @@ class VsrRequests(SmallRequests):
         c.store64(q, HEADER + layout.SENT_OFFSET, offset)
         return reply
 
-    def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> BytesLike | None:
+    def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from cached messages: consumer | stream | topic | flag u8 | partition u32 | kind u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER
@@ -188,18 +188,19 @@ class VsrRequests(SmallRequests):
         count: cython.longlong = c.load32(p, numbers + layout.POLL_COUNT)
         found = self._polls.find(view, begin, numbers)
         if found is None:
-            partition: cython.longlong = c.load32(p, flag + layout.POLL_PARTITION) + 1 if p[flag] else 0
-            payload = bytes(view[begin:flag]) + min(partition, 0xFFFF_FFFF).to_bytes(4, "little") + bytes(view[numbers:end])
+            partition: cython.longlong = c.load32(p, flag + layout.POLL_PARTITION)
+            partition = min(partition + 1, 0xFFFF_FFFF) if p[flag] else 0  # 1 is added to 64 bits
+            payload = bytes(view[begin:flag]) + partition.to_bytes(4, "little") + bytes(view[numbers:end])
             found = self._polls.add(PollRoute(bytes(view[begin:numbers]), *self._find_polled(payload)))
         route: PollRoute = found
         taken = self._take(route, c.load64(p, numbers + layout.POLL_VALUE), count)
         if taken is None:
             return None
-        batches = encode_batches(memoryview(taken)[HEAD_BYTES:], count, route.partition - 1)
-        reply = self._head(view, at, HEADER + layout.POLLED_BYTES)
+        self._empty_polls.clear()
+        batches = encode_batches(memoryview(taken)[HEAD_BYTES:], count, route.partition - 1, HEADER + layout.POLLED_BYTES)
+        reply = self._with_head(view, at, batches)
         q: cython.p_uchar = c.writable(reply)
-        c.store32(q, frames.REPLY_SIZE, HEADER + layout.POLLED_BYTES + len(batches))
         c.store32(q, HEADER, route.partition - 1)
         c.store64(q, HEADER + layout.POLLED_NEWEST, self._newest - 1)
         c.store32(q, HEADER + layout.POLLED_COUNT, count)
-        return b"".join((reply, batches))
+        return reply

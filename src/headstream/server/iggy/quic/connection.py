@@ -72,11 +72,7 @@ class QuicClient:
     """One client over QUIC."""
 
     def __init__(
-        self,
-        shared: SharedQuic,
-        connection: BoundedQuicConnection,
-        address: tuple[str, int],
-        loop: asyncio.AbstractEventLoop,
+        self, shared: SharedQuic, connection: BoundedQuicConnection, address: tuple[str, int], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._shared = shared
         self._connection = connection
@@ -261,7 +257,7 @@ class QuicClient:
         self._transmit()
 
     def _go_on(self) -> None:
-        """Answer the complete requests in order, until all are answered or a worker takes one."""
+        """Answer the complete requests in order, until all are answered or a worker takes a request."""
         responder, shared = self._responder, self._shared
         while responder is not None and self._whole and not (self.is_busy or self._is_lost or responder.session.is_ended):
             stream, request = self._whole[0]

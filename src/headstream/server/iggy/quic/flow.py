@@ -17,7 +17,8 @@ class BoundedQuicConnection(QuicConnection):
     """A server's side of a connection.
 
     Attributes:
-        window_bytes: How far the peer may send ahead; initially the configured window. A raise counts from the next packet on.
+        window_bytes: The number of bytes that the peer can send ahead; initially the configured window. A raise counts from the
+            next packet on.
         is_paused: Whether the peer's limits are not raised.
     """
 

@@ -2,7 +2,8 @@
 
 datagram -> its connection, by id
          -> without a login: at its turn (network/admission.py)
-         -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only if the client
+         -> none: a first packet begins a connection, as long as there is room; while many handshakes are under way, only if the
+         client
             has proved that it receives packets at its address (Retry, for which the server stores nothing)
 """
 
@@ -254,9 +255,7 @@ class QuicServer:
             return
         self._begun += 1
         connection = BoundedQuicConnection(
-            configuration=self._configuration,
-            original_destination_connection_id=original_id,
-            retry_source_connection_id=retry_id,
+            configuration=self._configuration, original_destination_connection_id=original_id, retry_source_connection_id=retry_id
         )
         client = QuicClient(self, connection, address, self._loop)
         self._clients[client] = set()

@@ -47,13 +47,13 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
         configuration.private_key = load_pem_private_key(key_pem, files.password.encode() or None)
     except (ValueError, TypeError) as error:
         raise InvalidOptionError(
-            f"no certificate with its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
+            f"there is no certificate with its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
         ) from None
     configuration.certificate, configuration.certificate_chain = chain[0], chain[1:]
 
 
 def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
-    """Create a self-signed certificate for localhost, unless one exists that stays valid for 30 days and
+    """Create a self-signed certificate for localhost, unless there is a certificate that stays valid for 30 days and
     whose key only this user can read.
 
     It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.

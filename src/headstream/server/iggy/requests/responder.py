@@ -39,13 +39,15 @@ class Responder:
 
     encoding: Encoding = CLASSIC
     """How the client encodes requests and responses."""
-    waits: frozenset[int] = WAITS
-    """The codes of commands that can wait for messages."""
 
     def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
         self._dispatcher = dispatcher
         self._faults = 0
         self.session = session
+
+    def may_wait(self, code: int, payload: memoryview) -> bool:
+        """Return whether a request can wait for messages."""
+        return code in WAITS
 
     def find(self, code: int, payload: memoryview) -> Response:
         """Return the response to a request; the payload is the bytes after the code."""

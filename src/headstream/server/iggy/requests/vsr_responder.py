@@ -1,6 +1,6 @@
 """VsrResponder: the responses to a client of Iggy's protocol 0.11 (SDK from 0.11), in frames with a header of 256 bytes.
 
-A client whose login fails, or that writes without one, receives an eviction; other errors are replies with a status. The
+A client whose login fails, or that writes without a login, receives an eviction; other errors are replies with a status. The
 connection stays open, so that the client can log in (again), unless no other login of it can succeed.
 """
 
@@ -37,11 +37,16 @@ _LOGIN_TAIL: Final = struct.Struct("<QIB")
 _NO_LOGIN_CODES: Final = frozenset({Code.PING, Code.LOGIN})
 _CLASSIC_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _NO_CLIENT: Final = bytes(16)
-_HELD: Final = frozenset({Code.POLL_MESSAGES.value})
+_POLL_END: Final = 13
+"""Bytes of a poll behind its partition and kind: value u64 | count u32 | auto_commit u8."""
 
 
 class VsrResponder(Responder):
-    """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds."""
+    """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds.
+
+    Attributes:
+        empty_polls: Polls since the last that found messages. A repeated poll waits: all partitions of the client are empty.
+    """
 
     encoding: VsrEncoding = VSR
     client = _NO_CLIENT
@@ -49,13 +54,18 @@ class VsrResponder(Responder):
 
     def __init__(self, dispatcher: Dispatcher, session: Session, hold_s: float = 0.0) -> None:
         super().__init__(dispatcher, session)
+        self.empty_polls = set[bytes]()
         if hold_s:
-            self.encoding, self.waits = VsrEncoding(int(hold_s * 1000)), _HELD
+            self.encoding = VsrEncoding(int(hold_s * 1000))
 
     @property
     def number(self) -> int:
         """The number of the session, which writes have to name."""
         return self.session.client_id
+
+    def may_wait(self, code: int, payload: memoryview) -> bool:
+        """Return whether a request is a poll that was empty, as all polls since."""
+        return code == Code.POLL_MESSAGES and bytes(payload[HEADER_BYTES:-_POLL_END]) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:
         """Return the response to a frame with its header; code -1 (not a request) closes the connection."""
@@ -71,7 +81,7 @@ class VsrResponder(Responder):
         if not header.matches(body):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
         if header.is_read and header.read_code in _CLASSIC_LOGINS:
-            return DecodeError("a login of the older protocol", HEADER_BYTES)
+            return DecodeError("the login is of the older protocol", HEADER_BYTES)
         is_bound = header.is_read or (header.session == self.number and header.client == self.client)
         if code not in _NO_LOGIN_CODES and not (session.user_id and is_bound):
             return refusal(Status.UNAUTHENTICATED, "the request needs a login", advice="Log in first")
@@ -84,6 +94,11 @@ class VsrResponder(Responder):
             self.client = header.client
             version = SERVER_VERSION.encode()
             body = [*body, _LOGIN_TAIL.pack(self.number, PROTOCOL, len(version)) + version]
+        elif code == Code.POLL_MESSAGES and self.encoding is not VSR:
+            if len(body) > 1 or len(self.empty_polls) >= 1000:
+                self.empty_polls.clear()
+            else:
+                self.empty_polls.add(bytes(payload[HEADER_BYTES:-_POLL_END]))
         return 0, [encode_reply_head(header, 0, sum(map(len, body)), self.number), *body]
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:

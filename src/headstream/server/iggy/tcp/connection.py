@@ -209,7 +209,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that sends no more has disconnected."""
+        """Allow the transport to close: a client that sends no more has disconnected."""
         if not self._todo:  # frees the buffer now, a round before the transport closes: thousands can disconnect at once
             self._frames.done()
         return False
@@ -278,7 +278,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                     self._wait_for_memory()
                 break
             self._at += 1
-            if code in responder.waits and self._begin_wait(responder.session, code, payload):
+            if responder.may_wait(code, payload) and self._begin_wait(responder.session, code, payload):
                 break
             if is_slow(self._shared.dispatcher, responder.session, code, payload, responder.encoding, is_alone=is_alone):
                 self.is_busy = True

@@ -141,7 +141,7 @@ class KafkaGroup:
         return member
 
     def _return(self, before: KafkaMember, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
-        """Give a static member a new id, with its assignment; a client that uses the old id is fenced."""
+        """Assign a new id to a static member, with its assignment; a client that uses the old id is fenced."""
         for waiting in (before.joining, before.syncing):
             if waiting is not None:
                 waiting({"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": before.id})

@@ -4,7 +4,7 @@ behaves in that way, or if a client cannot notice the difference; the returned v
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values stay       compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
-retention.bytes -1 for no limit retention_bytes, which counts all partitions together
+retention.bytes       -1 for no limit                   retention_bytes, which counts all partitions together
 headstream.kafka.headers    a convention                kafka_headers
 max.message.bytes     up to one batch                   MAX_BATCH_BYTES, which is in effect
 """

@@ -179,3 +179,18 @@ def test_a_message_that_failed_before_an_earlier_one_failed_is_tried_again_after
             consumer.ack(message)
             again = []
     assert log.offsets(TOPIC, "g") == {1: COUNT}
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_a_new_message_at_the_place_of_a_failing_one_is_not_taken_for_it(log: hs.Client, is_recreated: bool) -> None:
+    with consumer_of(log, on_error=hs.Retry(9, "0s", "0s")) as consumer:
+        consumer.retry(consumer.poll(COUNT)[1])
+        log.delete_topic(TOPIC) if is_recreated else log.purge_topic(TOPIC)
+        log.create_topic(TOPIC, partitions=2, if_not_exists=True)
+        log.send(TOPIC, b"new", partition=1)
+        log.send(TOPIC, b"new", partition=1)
+        with pytest.raises(hs.OffsetOutOfRangeError, match="partition 1 has been purged or recreated"):
+            consumer.poll()
+        for partition in (1, 2):
+            consumer.seek(partition, "first")
+        assert [(message.payload, message.attempt) for message in consumer.poll()] == [(b"new", 1)] * 2

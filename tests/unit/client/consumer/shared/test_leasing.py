@@ -120,3 +120,17 @@ def test_a_message_that_is_deleted_while_it_is_leased_is_done(url: str) -> None:
             worker.ack(message)
         worker.ack(later)
         assert log.offsets(TOPIC, "workers")[1] == 2
+
+
+def test_the_messages_of_a_partition_that_was_deleted_while_they_were_leased_leave_the_others_to_the_next_commit(
+    url: str,
+) -> None:
+    send(url, 2, 1)
+    with hs.connect(url) as log, worker_of(log) as worker:
+        messages = [*worker.poll(1), *worker.poll(1), *worker.poll(1)]
+        assert sorted(message.partition for message in messages) == [1, 2]
+        log.delete_partitions(TOPIC)
+        with pytest.raises(hs.LeaseLostError, match="the partition was deleted"):
+            worker.commit()
+        worker.commit()
+        assert log.offsets(TOPIC, "workers") == {1: 1}

@@ -38,7 +38,7 @@ def test_a_url_says_where_and_who(url: str, address: ServerUrl) -> None:
 
 def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
     assert parse_address(urlsplit("headstream://host"), {}, {"HEADSTREAM_TOKEN": "t"}).token == "t"
-    with pytest.raises(InvalidUrlError, match="no password is given"):
+    with pytest.raises(InvalidUrlError, match="the password is missing"):
         parse_address(urlsplit("headstream://bob@host"), {}, {"HEADSTREAM_TOKEN": "t"})
 
 

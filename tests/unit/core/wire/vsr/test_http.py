@@ -78,6 +78,7 @@ def test_messages_have_lists_of_typed_headers_and_partitions_from_0(today: Today
 def test_offsets_and_groups_count_partitions_from_0(today: Today) -> None:
     today.send(0, {"payload": encoded(b"a")})
     assert today.call("PUT", f"{TOPIC}/consumer-offsets", {"consumer_id": "ann", "partition_id": 0, "offset": 0}).status == 204
+    assert today.call("PUT", f"{TOPIC}/consumer-offsets", {"consumer_id": "ann", "partition_id": -1, "offset": 0}).status == 422
     stored = today.call("GET", f"{TOPIC}/consumer-offsets?consumer_id=ann&partition_id=0").json
     assert (stored["partition_id"], stored["stored_offset"]) == (0, 0)
     assert today.call("GET", f"{TOPIC}/consumer-offsets?consumer_id=ann&partition_id=1").status == 404

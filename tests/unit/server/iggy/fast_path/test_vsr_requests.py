@@ -45,6 +45,7 @@ def converse(running: Running) -> list[tuple[int, int, bytes]]:
         found += [
             peer.read(1),
             peer.read(100, poll_body(0, 1, partition=7)),
+            peer.read(100, poll_body(0, 1, partition=0xFFFF_FFFF)),
             peer.ask(160, send_body("shop", "eu", batch(sent), partition=9)),
         ]
         wrong = bytearray(batch(sent))
@@ -69,7 +70,7 @@ def test_vsr_requests_are_answered_as_on_the_general_path(
     quick = converse(running)
     assert [status for status, _, _ in quick][:9] == [0] * 9
     assert quick[2][2][48:] == struct.pack("<4IQ", 1, 1, 1, 1, 2)
-    assert [status for status, _, _ in quick][9:12] == [Status.PARTITION_NOT_FOUND] * 2 + [Status.INVALID_MESSAGE_CHECKSUM]
+    assert [status for status, _, _ in quick][9:13] == [Status.PARTITION_NOT_FOUND] * 3 + [Status.INVALID_MESSAGE_CHECKSUM]
     monkeypatch.setenv("HEADSTREAM_FAST_PATH", "0")
     with serving(config_of(data=str(tmp_path / "general"))) as general:
         with VsrPeer(general.address) as peer:

@@ -155,8 +155,14 @@ def test_vsr_responder_holds_an_empty_poll_until_a_message_arrives() -> None:
         assert peer.ask(CREATE_STREAM, b"\x04shop").status == 0
         assert peer.ask(CREATE_TOPIC, b"\x02\x04shop\x02\x00\x00\x00\x02eu").status == 0
         asked = b"\x01\x01\x04\x01\x00\x00\x00" + NAMES + b"\x01" + struct.pack("<IBQIB", 1, 5, 0, 10, 1)
-        peer.socket.sendall(request_frame(2, asked, code=Code.POLL_MESSAGES, session=peer.session))
         other = running.peer()
+        for number in range(5):  # a client asks for one partition after the other: only one that is empty again is held
+            other.ask(SendMessages("shop", "eu", Partitioning.partition(1), sent(b"busy")))
+            assert peer.read(Code.POLL_MESSAGES, asked).body == struct.pack("<IQI", 1, 0, 0)
+            busy = b"\x01\x01\x04\x01\x00\x00\x00" + NAMES + b"\x01" + struct.pack("<IBQIB", 0, 1, number, 1, 0)
+            assert peer.read(Code.POLL_MESSAGES, busy).body[12:16] == b"\x01\x00\x00\x00"
+        assert peer.read(Code.POLL_MESSAGES, asked).body == struct.pack("<IQI", 1, 0, 0)
+        peer.socket.sendall(request_frame(2, asked, code=Code.POLL_MESSAGES, session=peer.session))
         other.ask(SendMessages("shop", "eu", Partitioning.partition(1), sent(b"elsewhere")))
         peer.socket.settimeout(0.2)
         with pytest.raises(TimeoutError):
@@ -173,4 +179,4 @@ def test_vsr_responder_answers_an_empty_poll_when_it_was_held_for_long_enough() 
         assert peer.ask(CREATE_STREAM, b"\x04shop").status == 0
         assert peer.ask(CREATE_TOPIC, b"\x02\x04shop\x01\x00\x00\x00\x02eu").status == 0
         asked = b"\x01\x01\x04\x01\x00\x00\x00" + NAMES + b"\x01" + struct.pack("<IBQIB", 0, 5, 0, 10, 1)
-        assert peer.read(Code.POLL_MESSAGES, asked).body == bytes(16)
+        assert [peer.read(Code.POLL_MESSAGES, asked).body for _ in range(3)] == [bytes(16)] * 3

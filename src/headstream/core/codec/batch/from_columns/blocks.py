@@ -3,7 +3,7 @@
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
 A block is the concatenation of its parts: existing blocks, lists of headers, and columns that contribute one header per
-message, or none for null. All parts are measured first, which gives the begin of each block; then each part is written
+message, or none for null. All parts are measured first, which determines where each block begins; then each part is written
 at its position.
 """
 

@@ -53,7 +53,7 @@ SPRING_ATTEMPT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_de", "l
 @cython.exceptval(check=False)
 @cython.nogil
 def _needs_fallback(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key is reserved, or possibly one that Spring writes as bytes."""
+    """Return whether a key is reserved, or possibly a key that Spring writes as bytes."""
     if size > 2 and p[at] == 104 and p[at + 1] == 115 and p[at + 2] == 46:
         return size != 12 or c.load64(p, at) != HS_TIME or c.load32(p, at + 8) != STAMP
     return size > 8 and c.load64(p, at) in (SPRING_DLT, SPRING_ATTEMPT)

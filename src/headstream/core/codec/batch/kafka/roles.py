@@ -41,7 +41,7 @@ ENVELOPE = cython.declare(cython.ulonglong, int.from_bytes(b'{"schema', "little"
 @cython.exceptval(check=False)
 @cython.nogil
 def _own_role(keys: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
-    """Return the role of a key that begins with `hs.`; PLAIN for an unknown one."""
+    """Return the role of a key that begins with `hs.`; PLAIN for an unknown key."""
     if size == 5 and c.load32(keys, at + 1) == ENDS_ID:
         return ID
     if size == 8 and c.load64(keys, at) == HS_KINDS:

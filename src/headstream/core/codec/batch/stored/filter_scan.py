@@ -1,6 +1,6 @@
-"""Runs the program of a filter over stored messages, and copies the matching messages. program
+"""Runs the program of a filter over stored messages, and copies the matching messages.
 
-    head | values | steps | names | data                                          made by core/filters/program.py
+    program  head | values | steps | names | data                                          made by core/filters/program.py
     head     headers u16 | values u16 | steps u16 | fields u16
     value    type u8 | is_negative u8 | source u8 | 5 x 0 | low u64 | high u64                             32 bytes with 8 x 0
     step     operation u8 | test u8 | first u16 | second u16 | count u16

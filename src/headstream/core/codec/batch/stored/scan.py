@@ -34,18 +34,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
 
-__all__ = [
-    "crc32",
-    "crc32c",
-    "end_of",
-    "find_offset",
-    "find_states",
-    "find_timestamp",
-    "masked",
-    "masked_crc32c",
-    "scan",
-    "take",
-]
+__all__ = ["crc32", "crc32c", "end_of", "find_offset", "find_states", "find_timestamp", "masked", "masked_crc32c", "scan", "take"]
 
 # Messages smaller than this are copied together, with their state bytes set to 0, before the checksum: it is faster on
 # long pieces, and interpreted only the number of pieces matters.

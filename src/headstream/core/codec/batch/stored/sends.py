@@ -4,8 +4,8 @@
 
 A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
 begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
-with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
-may read them meanwhile. Read-only buffers are copied.
+with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread must
+read them meanwhile. Read-only buffers are copied.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
-    """Return whether a row continues the previous one: its offset is the next offset, and its time is not earlier."""
+    """Return whether a row continues the previous row: its offset is the next offset, and its time is not earlier."""
     until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
     until += c.load32(rows, row - ROW + layout.ENTRY_COUNT)
     return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
@@ -293,7 +293,7 @@ def new_check() -> bytearray:
 
 
 def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
-    """Return the byte position after the last complete message, and the CRC-32C, states taken as 0, continued up to there."""
+    """Return the byte position after the last complete message, and the CRC-32C up to it, with states taken as 0."""
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)
     size: cython.longlong = view.nbytes

@@ -66,7 +66,7 @@ def _fault(
     have: cython.longlong,
     key_at: cython.longlong,
 ) -> cython.longlong:
-    """Note a fault with its position, the needed or allowed number, and the actual one; return it as a negative number."""
+    """Record a fault with its position, the needed or allowed number, and the actual number; return it as a negative number."""
     c.store64_signed(notes, NOTE_KEY, key_at)
     return c.note_fault(notes, code, at, need, have)
 

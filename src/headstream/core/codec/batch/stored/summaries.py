@@ -269,7 +269,7 @@ def summarize_headers(
     Args:
         lists: For each header, whether its values are listed.
         blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
-        hashes: How many bits are set for a value.
+        hashes: Number of bits that are set for a value.
     """
     names = wanted.names
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"\0")[:0]

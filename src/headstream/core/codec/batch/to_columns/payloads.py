@@ -46,7 +46,7 @@ def _find_wrong(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlo
 
 
 def find_damaged_payload(stored: BytesLike) -> int:
-    """Return the byte position of the first message whose payload does not match its checksum, or -1; a cut one is ignored."""
+    """Return the byte position of the first message whose payload contradicts its checksum, or -1; a cut payload is ignored."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
