@@ -264,7 +264,7 @@ class _Parser:
         if text.isdigit():
             value = int(sign + text) if len(text) <= _MAX_DIGITS else _MOST + 1
             if not _LEAST <= value <= _MOST:
-                raise self._error(first, "a whole number is from -2^127 to 2^128-1")
+                raise self._error(first, "a whole number must be from -2^127 to 2^128-1")
         else:
             value = float(sign + text)
             if math.isinf(value):

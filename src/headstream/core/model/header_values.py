@@ -305,7 +305,7 @@ def _fault(kind: int, data: bytes) -> str | None:
         if len(data) != width:
             return f"a {KIND_NAMES[kind]} header has {width} bytes, not {len(data)}"
         if kind == HeaderKind.BOOL and data not in (b"\x00", b"\x01"):
-            return f"a bool header is 0 or 1, not {data[0]}"
+            return f"a bool header must be 0 or 1, not {data[0]}"
         return None
     if kind == HeaderKind.STRING:
         try:

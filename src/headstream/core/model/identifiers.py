@@ -35,7 +35,7 @@ def check_name(name: str, noun: str) -> str:
         raise InvalidInputError(f"a {noun} name must not contain NUL or a lone surrogate", where=repr(name))
     if noun == "stream" and ("/" in name or "." in name):
         raise InvalidInputError(
-            "a stream name has no dot and no slash", where=repr(name), advice="Topics are written stream/topic"
+            "a stream name must not contain a dot or a slash", where=repr(name), advice="Topics are written stream/topic"
         )
     return name
 

@@ -211,9 +211,7 @@ def _from_message(message: object) -> TableMetadata:
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
             raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
     if lineage.get("table") == "":
-        raise SchemaError(
-            "the metadata message names no table: its name is empty"
-        )  # its directory would enclose its schema's tables
+        raise SchemaError("the table name in the metadata message is empty")  # its directory would enclose its schema's tables
     return TableMetadata(
         _pull(document, "schemaId", str, None),
         Lineage(

@@ -103,7 +103,7 @@ class Loads:
         ended_us: Loads up to this time that an operator ended, with or without rows.
         has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
         settled: Rows with a place below this text have been removed.
-        truncations: The newest changes: when each was logged, and its position among the changes. Rows up to it no longer exist.
+        truncations: Log time of each of the newest truncations, and its position among the changes; earlier rows no longer exist.
         truncation_count: Number of known truncations of the source table.
         closed_us: When the newest last row of a load that counts was logged: loads begun until then are over.
         firsts: When further first rows were logged.

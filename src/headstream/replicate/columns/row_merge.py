@@ -167,8 +167,8 @@ class KeyEvent:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
         key: The row's key; of a move the new key.
         before: The key before a move.
-        transaction: Names its transaction; "" if unknown.
-        number: Its number within the transaction, from 1; 0 if unknown; KNOWN_STATE.
+        transaction: Id of the transaction; "" if unknown.
+        number: Number of the change within the transaction, from 1; 0 if unknown; KNOWN_STATE.
     """
 
     kind: Literal["delete", "move", "upsert"]
