@@ -506,8 +506,8 @@ class Client:
                 messages appended from now on), or a PollingStrategy.
                 states: States to deliver, by default `available`; other messages are skipped. None delivers all.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: How a message is treated for which the filter compares values that cannot be compared, such as a
-                number with a text: `skip` (the default), `deliver`, or `raise` HeaderError.
+                on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
+                number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses its
                 partitions if other members wait for them; its later commits there are rejected.

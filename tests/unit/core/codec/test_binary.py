@@ -168,7 +168,7 @@ def test_what_a_dialect_cannot_hold_is_refused() -> None:
         (b"\x09\0\0\0k", "the key of a header is cut short"),
         (b"\x01\0\0\0k\x01", "the key of a header is cut short at byte (4|24): 6 bytes needed, 2 there"),
         (header("k", 1, b"vv")[:-1], "the value of a header is cut short"),
-        (header("", 1, b"v"), "has 1 to 255 bytes, not 0"),
+        (header("", 1, b"v"), "must have 1 to 255 bytes, not 0"),
         (header("k" * 256, 1, b"v"), "not 256"),
         (header(b"\xff", 1, b"v"), "the key of a header is not UTF-8"),
         (header("k", 2, b"\xff"), "a string header is UTF-8, but its byte 0 is not"),

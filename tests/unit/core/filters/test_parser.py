@@ -42,7 +42,7 @@ from headstream.errors import InvalidInputError
         ("a = 1e999", 5, "beyond the largest number"),
         ("a = X'0'", 6, "is not bytes as hexadecimal digits"),
         ("NOT " * 65 + "a", 257, "more than 64 parentheses and NOTs"),
-        ('"" = 1', 1, "a header's name has 1 to 255 bytes"),
+        ('"" = 1', 1, "a header's name must have 1 to 255 bytes"),
         ("a = '\ud800'", 6, "half of a surrogate pair"),
     ],
 )

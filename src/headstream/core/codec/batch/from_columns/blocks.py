@@ -235,7 +235,7 @@ class BlockBuilder:
             validity: Bitmap, lowest bit first; None if no value is null.
         """
         if width < 1:
-            raise InvalidInputError(f"a value of fixed width must have 1 byte or more, not {width}")
+            raise InvalidInputError(f"a value of fixed width has 1 byte or more, not {width}")
         if validity is not None and memoryview(validity).nbytes < (self._count + 7) // 8:
             raise InvalidInputError(f"{memoryview(validity).nbytes} bytes of validity are too few for {self._count} values")
         if memoryview(data).nbytes < width * self._count:
