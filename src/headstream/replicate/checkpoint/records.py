@@ -52,12 +52,12 @@ class Record:
 
     Args:
         kind: `commits` or `snapshots`.
-        number: Its number: commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
+        number: Commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
         driver: The process that wrote it.
-        at_us: When, microseconds since 1970 UTC.
+        at_us: Time of the record, microseconds since 1970 UTC.
         removed: The paths of removed files.
         chunks: Length compressed, length, and digest of each chunk of the body.
-        body_at: Where its first chunk begins in them.
+        body_at: Position of the body's first chunk in them.
     """
 
     kind: str

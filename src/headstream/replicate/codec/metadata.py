@@ -47,12 +47,12 @@ class ColumnMetadata:
     """One column of a source table.
 
     Args:
-        ordinal: Its position in the table, from 1; bit `ordinal - 1` of the masks.
+        ordinal: The column's position in the table, from 1; bit `ordinal - 1` of the masks.
         type: Replicate's type: INT4, NUMERIC, WSTRING, ...
-        length: Of texts and bytes, in characters or bytes.
+        length: Maximum length of strings and bytes, in characters or bytes.
         precision: Of a NUMERIC: digits in all. 0 if absent.
         scale: Of a NUMERIC: digits after the point.
-        primary_key_position: Its position in the primary key, from 1; 0 outside it.
+        primary_key_position: The column's position in the primary key, from 1; 0 outside it.
         nullable: Whether it can be null; true if the message does not state it.
     """
 

@@ -197,7 +197,7 @@ class KeyState:
     Args:
         deletion: The place of the highest deletion; "" for none.
         upsert: The place of the highest insert or update of the row; "" if there is no row.
-        row: Its columns; of a deleted row the last columns.
+        row: The row's columns; of a deleted row the last columns.
         floor: The highest deletion, or end of a load, before the row's columns; "" for none.
     """
 

@@ -125,7 +125,7 @@ class StoredSchema:
     """One schema and its origin.
 
     Args:
-        arrived_us: When the schema store stored it, microseconds since 1970 UTC.
+        arrived_us: Time at which the schema store stored it, microseconds since 1970 UTC.
     """
 
     metadata: TableMetadata

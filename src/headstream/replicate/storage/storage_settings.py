@@ -21,7 +21,7 @@ class StorageSettings:
 
     Args:
         endpoint: URL of a store other than the cloud's own, `https://minio.example:9000`.
-        region: Its region (S3).
+        region: The store's region (S3).
         access_key_id: The key's name (S3).
         secret_access_key: The key (S3).
         session_token: The token of temporary keys (S3).
