@@ -51,7 +51,7 @@ def mark_repeated_values(items: list[pytest.Item]) -> None:
         found = {(names, *(values[name] for name in names)) for names in (*together, *apart)}
         families.setdefault((item.nodeid.partition("[")[0], *kernels), []).append((item, found))
     for family in families.values():
-        missing = set().union(*(values for _, values in family))
+        missing = {value for _, values in family for value in values}
         left = list(family)
         while missing:
             best = max(left, key=lambda one: len(one[1] & missing))  # the first of the best

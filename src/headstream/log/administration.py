@@ -3,7 +3,7 @@
 create       in one transaction, directories first: a topic in the catalog has its directories
     delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories are removed
-    partitions added after the last partition, deleted from the last partition down
+    partitions   added after the last partition, deleted from the last partition down
     update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
     groups       Iggy's clients create a group before it is read
 

@@ -3,8 +3,8 @@
     settings/ storage/ checkpoint/   configuration; paths and object stores; the state that survives a restart
     inputs/ decoding/ codec/ schemas/ columns/   messages -> changes of tables, as columns
     parked/          messages that wait, and dead letters
-    apply/ the semantics of a merge: type1/, type2/, moved_keys/, on_executors/
-    engines/ runs a merge: deltalake in the driver, or Spark
+    apply/           the semantics of a merge: type1/, type2/, moved_keys/, on_executors/
+    engines/         runs a merge: deltalake in the driver, or Spark
     tables/          one target table: schema, memory of deletions, maintenance
     run/             micro-batches, transactions, status, metrics
 

@@ -58,7 +58,7 @@ class MariaDbServer(TemporaryServer):
         options = [f"--basedir={_PLACE / 'usr'}", f"--datadir={directory / 'data'}", "--auth-root-authentication-method=normal"]
         ran = _run("bin/mariadb-install-db", "--no-defaults", *options, "--skip-test-db", *_user())
         if ran.returncode != 0:
-            raise EnvironmentSetupError(f"MariaDB's data directory could not be made: {ran.stdout}{ran.stderr}")
+            raise EnvironmentSetupError(f"MariaDB's data directory could not be created: {ran.stdout}{ran.stderr}")
         (directory / "init.sql").write_text(
             f"GRANT ALL ON *.* TO root@'{HOST}' IDENTIFIED BY '{self.password}' WITH GRANT OPTION;\n"
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE} CHARACTER SET utf8mb4;\n"

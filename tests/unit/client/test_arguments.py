@@ -55,7 +55,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     "count is '7'": lambda log: log.consumer("shop/orders").poll("7"),
     "timeout_ms is '8'": lambda log: log.consumer(["shop/*"]).poll(timeout_ms="8"),
     "count is '9'": lambda log: log.consumer(["shop/*"]).poll("9"),
-    "partition is '1'. Give": lambda log: log.consumer("shop/orders").seek("1", 0),
+    "partition is '1'. Pass": lambda log: log.consumer("shop/orders").seek("1", 0),
     "on_assigned is 5": lambda log: log.consumer("shop/orders", on_assigned=5),
     "on_revoked is 5": lambda log: log.consumer(["shop/*"], on_revoked=5),
     "messages is 5": lambda log: log.producer("shop/orders").send_many(5),

@@ -1,7 +1,7 @@
 """Consumer: reads the messages of a topic one by one or in lists, and commits offsets after processing.
 
     for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
-    consumer.poll(); consumer.commit() explicitly
+    consumer.poll(); consumer.commit()  explicitly
 
 After an exception in the body its message is not committed: it is delivered again. The consumer's Reading (reading.py) fetches
 messages and records which are done; the loops here are the same for all readings.

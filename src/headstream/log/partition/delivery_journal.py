@@ -16,7 +16,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              8 | from u64 | until u64                             their first lease has ended
              9 | token u64 | from u64 | until u64                 their lease has ended
              10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
-             11 | as 10 failed finally: where its copy is
+             11 | as 10                                           failed finally: where its copy is
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 

@@ -3,7 +3,7 @@
 A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process
 leaves one of these states:
 
-    data without its entry, complete or torn cut off: it was never acknowledged
+    data without its entry, complete or torn      cut off: it was never acknowledged
     a torn entry                                  cut off, with its data: never acknowledged either
     a new segment's .log without its .index       an empty index is created
     an index that is missing, or whose head is    rebuilt from the messages (deleted by an operator; a crash does not do this)

@@ -2,7 +2,7 @@
 
     <offset>.start                                 created and synced: no reader gets a message before the offset from here on
     segments that end at the offset or before      dropped, the oldest first
-    the segment that contains it rewritten without the messages before it; the newest segment is closed first
+    the segment that contains it                   rewritten without the messages before it; the newest segment is closed first
 
 The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
 before it has no effect. A crash leaves bytes of deleted messages; the next call removes them.

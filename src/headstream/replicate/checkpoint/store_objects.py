@@ -1,9 +1,9 @@
 """The objects of a checkpoint in an object store.
 
-    commits/0000000012 a record of the changes since commit 11, created only if no such object exists
+    commits/0000000012      a record of the changes since commit 11, created only if no such object exists
     snapshots/0000000012    a record of all files after commit 12
     parts/<record>/…        chunks of big records
-    drivers/0000000013 records that commit 13 takes over the checkpoint
+    drivers/0000000013      records that commit 13 takes over the checkpoint
     requests/…              requests from other machines, see remote_requests.py
 
 The process that creates commit 13 has the checkpoint: if two processes try, the store refuses one of them, which ends. A process

@@ -67,7 +67,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
         raise DecodeError(f"the message has no envelope but a schema registry's framing, of schema {schema}", 0)
-    raise DecodeError("the message is not Replicate's: neither 'atMSG' nor a JSON object", 0)
+    raise DecodeError("the bytes are not a Replicate message: neither 'atMSG' nor a JSON object", 0)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:

@@ -10,7 +10,7 @@ and the result does not depend on the order of changes, on their micro-batches, 
 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
-    an insert writes every column (as does a full load's row), with null in columns that its schema does not have
+    an insert           writes every column (as does a full load's row), with null in columns that its schema does not have
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
 One complete image wrote most columns of a row, so a KnownRow has the place of its newest complete image (`base`), and the other
@@ -19,10 +19,10 @@ changes with the columns that each wrote. Columns are joined in these groups: ro
 A key update moves a row from one key to another, so it concerns two keys. The keys that key updates connect are replayed
 together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
 
-    departure takes the row that has been at the key longest, including a row from before the transaction
-    arrival     puts it to the new key with its columns; the change's own columns are newer than the columns in
-    between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest row remains unknown
-    below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
+    departure   takes the row that has been at the key longest, including a row from before the transaction
+    arrival     puts it to the new key with its columns; the change's own columns are newer
+    in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest row remains
+    unknown     below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
                 So a departure does not take the columns of a row that arrived in its transaction: it can be another row
 
 Values are not read here: `source` is the number of the row, in the caller's table, that a value is taken from.

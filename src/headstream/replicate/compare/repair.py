@@ -5,8 +5,8 @@ rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
     a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
-                                             if it arrives later, it and the changes after it restore the source's row everything
-    in the target is lower: rows, deletions and rows of loads
+                                             if it arrives later, it and the changes after it restore the source's row
+    everything in the target                 is lower: rows, deletions and rows of loads
 
 The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.
 They are the arguments of a request in the checkpoint, which the pipeline carries out (run/between_batches.py). Nothing is

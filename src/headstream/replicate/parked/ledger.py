@@ -5,9 +5,9 @@ unit is the parked batch (a row of the table `parcels`): messages parked togethe
 Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
 
     parked      waits for its schema, or for its table, which is failing
-    delayed has waited too long for its schema; still released when the schema arrives
+    delayed     has waited too long for its schema; still released when the schema arrives
     dead        dead-lettered; released on request
-    called dead or waiting, and requested: released next
+    called      dead or waiting, and requested: released next
     releasing   part of the release with that number; possibly already applied to its table
     done        applied, or moved to another topic
 

@@ -1,7 +1,7 @@
 """REFRESH rows that wait until all earlier messages of the log have been read; see loads.py.
 
-    read     the log time before which all partitions have been read, according to the pipeline's planning until the same, but at
-    most the log time of the first message that waits for its schema, which can belong to any table: for
+    read     the log time before which all partitions have been read, according to the pipeline's planning
+    until    the same, but at most the log time of the first message that waits for its schema, of any table: for
              at most schema_wait, and not after the end of a run that ends by itself
 
 Rows logged before `until` are placed; later rows are parked, with `load` as the cause. The limit of each table is stored before

@@ -1,7 +1,7 @@
 """Holds back the changes of incomplete transactions; each table gets them in one unit when the transaction is complete.
 
-    open only some of its events have been seen: numbers from 1 to the number of its last event closed all of its events have
-    been seen, or it is applied incomplete; its later events are repeats
+    open      only some of its events have been seen: numbers from 1 to the number of its last event
+    closed    all of its events have been seen, or it is applied incomplete; its later events are repeats
 
 An event is seen when its message is read, of any table, unless the message waits for its schema or is in the dead letter. A unit
 that has a complete transaction applies it. Otherwise the unit's part of it is set aside; the ledger's transaction that sets

@@ -3,8 +3,8 @@
 The names are as in the protocol's original server, whose files work unchanged; [headstream] is our own.
 
     read         a reader of ValueErrors; the value it returns is what config.py builds from
-    without      why the key has no effect: it is accepted, and a warning lists it only the only supported value; any other is
-    rejected for the reason in `without`
+    without      why the key has no effect: it is accepted, and a warning lists it
+    only         the only supported value; any other is rejected for the reason in `without`
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Views: HTTP routes that combine commands, for people and dashboards. GET /open/overview the server's activity:
+"""Views: HTTP routes that combine commands, for people and dashboards.
 
-    counts, memory, bytes by transport
+    GET /open/overview            the server's activity: counts, memory, bytes by transport
     GET /open/topics/visible      the topics that the user is allowed to see
     GET /open/group-lags          the groups of all of them
-    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search GET
-    .../messages/{offset}/payload a complete payload, as a file
+    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
+    GET .../messages/{offset}/payload    a complete payload, as a file
     GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      dead letters back to their original topics, a part at a time

@@ -3,7 +3,7 @@
     hold    a connection reserves bytes before it receives them, within the budget
     wait    beyond it, the connection stops reading until memory is freed: back-pressure
     refuse  a request that has waited for WAIT_S is answered `server_busy`, and its connection is closed
-    poll returns a part of the memory that its user can still hold; a user with unread responses delays only that user
+    poll    returns a part of the memory that its user can still hold; a user with unread responses delays only that user
 
 Each byte counts once, although storing a request can copy it, so the budget is only a quarter of the machine's memory.
 Unauthenticated clients share a small part; one user has at most half, except for a single request.

@@ -6,7 +6,7 @@
     timestamp                  the same, milliseconds; microseconds if the header hs.appended has them
     state, id, checksum        the headers hs.state, hs.id, hs.checksum; else `available`, null, the CRC-32 of the value
     key, payload               key, value
-    headers, headers_repeated, header columns all others, by their kinds (core/codec/kafka/kinds.py)
+    headers, headers_repeated, header columns     all others, by their kinds (core/codec/kafka/kinds.py)
 
 All but the last line are Spark's own expressions. The last is two Arrow functions over the header array and each record's
 coordinates, for warnings: one for the first two columns, one for declared header columns, which gets only the headers that

@@ -11,7 +11,7 @@
                  MAP<STRING, ...>                           as the sink of a log takes them
     id           STRING                                     the header hs.id
     timestamp    TIMESTAMP                                  the header hs.timestamp: Spark's sink leaves a record's time to Kafka
-    those that the option headerColumns names headers after all others, of the kinds that the sink of a log gives
+    those that the option headerColumns names               headers after all others, of the kinds that the sink of a log gives
                                                             them (headstream.spark.sink.columns); no header where null
 
 Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and

@@ -68,7 +68,7 @@ def test_ledger_refuses_a_newer_one_and_leaves_it_as_it_is(tmp_path: Path, read_
     path = make(tmp_path / "ledger.sqlite", 1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(LogVersionError, match=rf"version 99, but this Headstream reads {NEWEST} \(.*newer one"):
+    with pytest.raises(LogVersionError, match=rf"version 99, but this Headstream reads {NEWEST} \(.*newer version"):
         Ledger(path, read_only=read_only)
     assert version_of(path) == 99
     with closing(sqlite3.connect(path)) as connection:

@@ -109,7 +109,7 @@ def _take_headers(
 def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar, sums: cython.p_uchar) -> cython.longlong:
     """Write the messages of a batch in the layout of a send; return their size, or a fault.
 
-    Each frame is checked and copied before the next one is read. `sums` has space for 44 bytes and 8 per message.
+    Each frame is checked and copied before the next frame is read. `sums` has space for 44 bytes and 8 per message.
     """
     at: cython.longlong = BATCH
     to: cython.longlong = 0

@@ -6,7 +6,7 @@ logged (key_log.py) as soon as a change implies that such a departure is missing
 
     an insert over an existing row              the change that removed that row has not arrived yet
     a change that is older than the row         the change can belong to another row
-    a complete update of a partly known row its insert and the changes between them have not arrived yet
+    a complete update of a partly known row     its insert and the changes between them have not arrived yet
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Nearly every change is a complete image that is newer than its row; the engine m
 For all other changes the driver reads the rows and gives the engine resolved rows:
 
     keys with changes that leave columns out, or whose schema has dropped columns
-    keys that key updates connect replayed from the kept changes (key_log.py)
+    keys that key updates connect                             replayed from the kept changes (key_log.py)
     keys whose columns have versions, and that a change is not newer than
     softly deleted keys with other changes in the batch       the deleted row keeps its last values
 

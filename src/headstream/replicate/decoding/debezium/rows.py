@@ -1,10 +1,10 @@
 """Debezium's messages -> the same changes as Replicate's, and notices about an entire table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
-    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read c
-    with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
-    d with the header __debezium.newkey     only counted: the insertion contains it t a
-    notice: the rows of the table up to its position are removed
+    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read
+    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
+    d with the header __debezium.newkey     only counted: the insertion contains it
+    t              a notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
 A value that was not sent is absent, not null. The table of a message is named by its `source`; its task is the topic prefix.

@@ -1,7 +1,7 @@
 """Fetch: stored messages of partitions as record batches, waiting until enough bytes are available.
 
-    Fetch with all partitions                 FetchSession(...)        all of them are read and answered Fetch with the changes
-    since the last session.update(...) partitions that changed in the log or the request are read
+    Fetch with all partitions                 FetchSession(...)        all of them are read and answered
+    Fetch with the changes since the last     session.update(...)      partitions that changed in the log or the request are read
 
 Messages that are not available are skipped, as by every other context; a batch includes the skipped offsets, so that a client's
 position advances. A batch contains the result of one poll, uncompressed, regardless of the sent batches.
