@@ -63,7 +63,9 @@ def test_logout_leaves_the_connection_to_ping_and_log_in(server: Server) -> None
     peer.ask(CreateGroup("shop", "eu", 0, "g"))
     peer.ask(JoinGroup("shop", "eu", "g"))
     peer.ask(Logout())
-    assert server.root().ask(GetGroup("shop", "eu", "g")).members_count == 0
+    group = server.root().ask(GetGroup("shop", "eu", "g"))
+    assert group is not None
+    assert group.members_count == 0
     assert [peer.status(command) for command in (Logout(), ListUsers(), ListTokens(), Ping())] == [40, 40, 40, 0]
     assert peer.log_in().status(ListUsers()) == 0
 
