@@ -164,7 +164,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
             is_asked = callable(skips) and getattr(skips, "__func__", None) is not getattr(Interceptor, SKIPS[hook])
             steps.append(_Step(name, hook, call, policy, dead_letter, skips if is_asked else None))
     if not steps:
-        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has no method of {', '.join(HOOKS)}")
+        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has no method among {', '.join(HOOKS)}")
     return steps
 
 

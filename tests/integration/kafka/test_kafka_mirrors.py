@@ -37,9 +37,7 @@ def test_a_mirror_into_kafka_that_is_killed_copies_each_message_once_and_back(tm
     Job(command(source, url, "--states", "available"), tmp_path).finish()
     with hs.connect(url) as log:
         check(log, poisoned=())
-    Job(command(url, again, "--topics", TOPIC, "--source-name", "kafka"), tmp_path).kill_at_work(
-        lambda: stored(again), COUNT // 10, 0
-    )
+    Job(command(url, again, "--topics", TOPIC, "--source-name", "kafka"), tmp_path).kill_at_work(lambda: stored(again), 5_000, 0)
     Job(command(url, again, "--topics", TOPIC, "--source-name", "kafka"), tmp_path).finish()
     with hs.connect(again) as log:
         check(log, poisoned=())

@@ -147,7 +147,7 @@ def test_iceberg_tables_equal_the_source_and_the_command_compares_and_repairs_th
 
 
 @pytest.mark.parametrize(
-    ("seed", "rows"), [(2, 10), pytest.param(2, 40, marks=pytest.mark.nightly), pytest.param(3, 40, marks=pytest.mark.nightly)]
+    ("seed", "rows"), [(2, 20), pytest.param(2, 40, marks=pytest.mark.nightly), pytest.param(3, 40, marks=pytest.mark.nightly)]
 )
 def test_pipeline_equals_the_source_when_messages_are_shuffled_repeated_and_split_over_runs(
     run: Run, seed: int, rows: int

@@ -33,8 +33,8 @@ class Late(Interceptor):
     [
         ("tracing", "Pass a list"),
         (7, "Pass a list"),
-        ([object()], "has none of on_send"),
-        ([Interceptor()], "has none of on_send"),
+        ([object()], "has no method among on_send"),
+        ([Interceptor()], "has no method among on_send"),
         ([Stamp], "is a class"),
         ([Late()], "Late is asynchronous"),
     ],

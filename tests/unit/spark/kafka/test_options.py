@@ -55,7 +55,7 @@ def test_parse_read_options_logs_in_when_the_url_has_a_user() -> None:
         ({"subscribe": "a/b,a.b"}, False, "has a duplicate or empty topic"),
         ({"subscribe": "a b"}, False, "subscribe: 'a b' is not a valid topic name in Kafka"),
         ({"subscribe": "a/b", "endingOffsets": "latest"}, True, "endingOffsets is for batch reads"),
-        ({"subscribe": "a/b", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger is only for streams"),
+        ({"subscribe": "a/b", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger is for streams"),
         ({"subscribe": "a/b", "startingOffsets": '{"a/b": '}, False, "startingOffsets cannot be read"),
         ({"subscribe": "a/b", "headers": "list"}, False, "headers=list is not a shape"),
         ({"subscribe": "a/b", "states": "dead"}, False, "states: 'dead' is not a message state"),

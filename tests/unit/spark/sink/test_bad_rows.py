@@ -28,7 +28,7 @@ def test_bad_rows_are_found_among_good_ones_in_order() -> None:
         ({"n": pa.array([-1], pa.int32())}, {"headerColumns": "n uint8"}, "does not fit uint8"),
         ({"n": pa.array([-1], pa.int64())}, {"headerColumns": "n uint128"}, "does not fit uint128"),
         ({"id": pa.array([b"short"])}, {}, "that are not 16 bytes"),
-        ({"partition": pa.array([4], pa.int64())}, {}, "partition has 4"),
+        ({"partition": pa.array([4], pa.int64())}, {}, "partition contains 4"),
         ({"partition": pa.array([1 << 40], pa.int64())}, {}, "out of bounds|not in range"),
         ({"headers": pa.array([b"\x06\0\0\0hs.key\x01\0\0\0\0"])}, {}, "reserved header"),
     ],
