@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """A server's error that has no class; `status` is its code."""
+    """An error of the server for which there is no specific exception class; `status` is its code."""
 
 
 class UnsupportedError(HeadstreamError):

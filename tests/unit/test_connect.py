@@ -54,7 +54,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("kafka://host", r"the URL names no Kafka cluster .*Write kafka://host:9092"),
         ("quic://host", "the user name is missing"),
         ("http://host", "the user name is missing"),
-        ("headstream://host/path", "a server.s URL has no path"),
+        ("headstream://host/path", "a server.s URL must not have a path"),
         ("ftp://host", "ftp:// is not a kind of log"),
         ("http://[::1", "the text is not a URL"),
     ],

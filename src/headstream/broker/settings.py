@@ -18,7 +18,7 @@ class ServerSettings:
 
     Args:
         root_username: Name of user 1 when the log is created, 3 to 50 bytes.
-        root_password: Its initial password, 3 to 100 bytes.
+        root_password: The root user's initial password, 3 to 100 bytes.
         most_tokens: Maximum personal access tokens per user.
         most_consumers: Maximum consumers and groups, counted by topic, for which a user stores offsets: 4 KiB of disk each.
         heartbeat_us: A client without a ping for 1.2 times this is stale; None disables the check. Microseconds.

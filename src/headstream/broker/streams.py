@@ -39,7 +39,7 @@ class Streams:
         return [_stream(record) for record in self._backing.log.snapshot().values()]
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a stream; its current name changes nothing. StreamNotFoundError, or AlreadyExistsError: the name is taken."""
+        """Rename a stream; its current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
         check_new_name(to, "stream")
         log = self._backing.writable_log()
         with log.administration:

@@ -117,7 +117,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that failed finally, in a topic of their own. With --checkpoint: messages of a Replicate pipeline,
+    """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
     in the topic replicate/dead-letter or its delayed topic.
 
     \b
@@ -191,7 +191,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=source.topic, advice="List them: `headstream dlq list`"
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="List: `headstream dlq list`"
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}

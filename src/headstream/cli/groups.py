@@ -79,7 +79,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     """Show one consumer group of TOPIC: the process that reads for it, its messages by status, and whether it is paused.
 
     A message is pending until its first attempt, then leased (in progress), delayed (failed, to be retried), deferred (set
-    aside), done, or poisoned (failed finally). open_letters counts dead letters that are neither redriven
+    aside), done, or poisoned (failed permanently). open_letters counts dead letters that are neither redriven
     nor discarded, among the newest 100 poisoned messages per partition.
 
     \b
@@ -114,8 +114,8 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 def message(topic: str, name: str, partition: int, offset: int, url: str, output: str) -> None:
     """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and what happens next.
 
-    The last 5 failed attempts are kept with time, worker and error; for messages that failed finally, only the newest 100 per
-    partition.
+    The last 5 failed attempts of a message are kept, with time, worker and error. Of permanently failed messages, the newest
+    100 per partition are kept.
 
     \b
     Example:
@@ -149,8 +149,8 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
     """Create a group of TOPIC that starts at --at.
 
-    A group that starts at first need not be created: its first consumer creates it. On a server, Iggy clients can join the group
-    too.
+    A group that starts at `first` need not be created: its first consumer creates it. On a server, Iggy clients can also join the
+    group.
 
     \b
     Examples:

@@ -106,7 +106,7 @@ def mirror(
 
 
 def _resolve(name: str) -> str:
-    """Return the URL of a URL or of a context's name, with its password."""
+    """Resolve a URL or the name of a context to a URL that includes the password."""
     from headstream.cli.shared.contexts import Contexts, contexts_path
     from headstream.cli.shared.secrets import add_password
 

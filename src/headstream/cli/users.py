@@ -101,7 +101,7 @@ def update(name: str, new_name: str | None, *, is_active: bool | None, url: str,
       headstream user update ann --inactive
     """
     if new_name is None and is_active is None:
-        raise click.UsageError("Nothing to change: give --name, --active or --inactive.")
+        raise click.UsageError("Nothing to change: set --name, --active or --inactive.")
     with open_log(url) as log:
         log.server.update_user(name, username=new_name, is_active=is_active)
         print_object(_describe(log.server.user(new_name or name), output), output)

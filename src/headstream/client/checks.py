@@ -43,7 +43,7 @@ def check_whole(name: str, value: object) -> int:
 def check_text(name: str, value: object) -> str:
     """Check that a value is text, and return it; else raise InvalidInputError that names the argument."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a text, as in "billing"')
+        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a string, as in "billing"')
     return value
 
 

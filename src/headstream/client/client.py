@@ -155,7 +155,7 @@ class Client:
         return self._server
 
     def cluster_stats(self) -> ClusterStats:
-        """Return the counts of a Kafka cluster; a server's are log.server.stats().
+        """Return statistics of a Kafka cluster; for a server use log.server.stats().
 
         Raises:
             UnsupportedError: the log is not in Kafka.
@@ -206,7 +206,7 @@ class Client:
         Producers, consumers and Spark queries use names: existing producers, consumers and queries no longer find the old name.
 
         Args:
-            to: Its new name, without dot or slash.
+            to: The topic's new name, without dot or slash.
 
         Raises:
             StreamNotFoundError: the stream does not exist.
@@ -297,7 +297,7 @@ class Client:
                     file that is no longer written, so that filters skip files that lack the searched value.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
-                legal_hold: Whether no message is removed by any operation.
+                legal_hold: Whether to keep all messages: no operation removes one.
                 kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
                     default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -497,7 +497,7 @@ class Client:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics are read
                 while they exist; topics created later are read from their first message.
             decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                A payload that cannot be decoded raises SerializerError, on each call until seek() skips it.
+                A payload that cannot be decoded raises SerializerError, on every call until seek() skips the message.
             options: group: Commit the offsets of this group, or with
                 name: of this single consumer; with neither, nothing is committed.
                 partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
@@ -506,8 +506,8 @@ class Client:
                 messages appended from now on), or a PollingStrategy.
                 states: States to deliver, by default `available`; other messages are skipped. None delivers all.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: How a message is treated for which the filter compares values that cannot be compared, such as a
-                number with a text: `skip` (the default), `deliver`, or `raise` HeaderError.
+                on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
+                number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses its
                 partitions if other members wait for them; its later commits there are rejected.
@@ -573,7 +573,7 @@ class Client:
             states: States to return; other messages are skipped. None returns all.
             where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all existing
                 messages are examined until there are `count` that match.
-            on_filter_error: How a message is treated to which it cannot be applied: `skip`, `deliver` or `raise`.
+            on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
             consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
 
@@ -611,7 +611,7 @@ class Client:
 
         Args:
             topic: `stream/topic`, to count the segments that the filter skips and reads.
-            on_filter_error: How a message is treated to which it cannot be applied.
+            on_filter_error: What to do with a message that the filter cannot be applied to.
 
         Raises:
             InvalidInputError: it is not a filter; the error names the character.

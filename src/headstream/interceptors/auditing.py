@@ -7,7 +7,7 @@
     audit.time            int64    when send() was called, microseconds since 1970 UTC
     audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing
 
-A forwarded message gets another set of these headers after the existing headers: the headers list every step in order.
+A forwarded message gets another set of these headers after the existing headers, so the headers list every step in order.
 """
 
 from __future__ import annotations

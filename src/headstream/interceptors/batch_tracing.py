@@ -65,7 +65,7 @@ class BatchTracing:
 
         Args:
             contexts: The `traceparent` of sampled messages, without invalid values and values beyond MAX_LINKS.
-            start_ns: When it began, nanoseconds since 1970 UTC; None is now.
+            start_ns: Time at which it began, nanoseconds since 1970 UTC; None is now.
         """
         trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns
         parents = [self._propagator.extract({"traceparent": text}) for text in contexts[:MAX_LINKS]]

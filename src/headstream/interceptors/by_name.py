@@ -81,7 +81,7 @@ def _make_shipped(name: str, options: dict[str, str]) -> object:
         try:
             values[key] = known[key](text)
         except ValueError:
-            raise InvalidOptionError(f"the option {key} of {name} is {text!r}") from None
+            raise InvalidOptionError(f"the option {key} of the interceptor {name} has the invalid value {text!r}") from None
     return make(**values)
 
 

@@ -76,7 +76,7 @@ class Encryption(Interceptor):
         """Return the interceptor of a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
 
         Args:
-            key_file: Its path; the last member is optional.
+            key_file: Path of the keyring file; the last member is optional.
             required: As for Encryption.
 
         Raises:

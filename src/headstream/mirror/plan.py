@@ -98,7 +98,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
 
 
 def create_like(target: Client, topic: Topic, name: str) -> Topic:
-    """Create a topic `name` in the destination like one of the source, and return it."""
+    """Create the topic `name` with the options and partition count of a topic of the source, and return it."""
     return target.create_topic(
         TopicName.parse(name),
         len(topic.partitions),

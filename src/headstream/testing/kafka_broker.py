@@ -87,7 +87,7 @@ class KafkaBroker(TemporaryServer):
         """Create a topic, and return when it is usable.
 
         Args:
-            config: Its settings, as {"cleanup.policy": "compact"}.
+            config: The broker's settings, as {"cleanup.policy": "compact"}.
 
         Raises:
             AlreadyExistsError: it exists.

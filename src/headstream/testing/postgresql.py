@@ -74,7 +74,7 @@ class PostgresServer(TemporaryServer):
 
     @property
     def port(self) -> int:
-        """Its port of the loopback address; ClosedError if it was not started."""
+        """The server's port on the loopback interface; ClosedError if the server was not started."""
         self._home()
         return self._port_number
 

@@ -59,7 +59,7 @@ class CaptureOptions:
             with the next option.
         partial_key_changes: Partial images also for updates that change the key: the row's other columns are only known
             under its old key.
-        before_images: Updates carry beforeData. Without, only changes of the key do.
+        before_images: Whether all updates carry beforeData; if False, only key updates carry it.
         deletes_in: The section with the deleted row; the other section is null.
         deleted_columns: Whether a deleted row has all its columns, or its key only.
         late_metadata: Table (`schema.table`) to the number of data messages of each of its versions that precede

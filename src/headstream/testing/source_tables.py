@@ -33,7 +33,7 @@ class SourceColumn:
     """One column of a source table.
 
     Args:
-        name: Its name, any text.
+        name: The column's name, any string.
         type: One of REPLICATE_TYPES.
         length: Maximum characters or bytes of a value; 0 if the type has no length.
         precision: Decimal digits of a NUMERIC, 1 to 38.
@@ -60,7 +60,7 @@ class SourceTable:
         versions: The columns at the start, then after each alteration. Key columns do not change.
         form: `avro` or `json` envelopes.
         logical_types: Avro only: dates, times and decimals as logical types (True) or as text.
-        weight: Its share of the changes, relative to the other tables.
+        weight: The table's share of the changes, relative to the other tables.
 
     Raises:
         InvalidInputError: the version or a usable primary key is missing, a type is unknown, or a name is duplicate.

@@ -191,7 +191,7 @@ def test_stream_notices_a_topic_that_was_made_again(spark: SparkSession, url: st
     ("options", "said"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
-        ({"startingOffsets": '{"shop/orders": {"1": 99, "2": 0}}'}, "offsets 99 to 2 were to be read"),
+        ({"startingOffsets": '{"shop/orders": {"1": 99, "2": 0}}'}, "offsets 99 to 2 cannot all be read"),
         ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
     ],
 )

@@ -54,7 +54,7 @@ def test_every_shipped_interceptor_has_its_options_by_name(tmp_path: Path) -> No
     ("text", "what"),
     [
         ("trace", "there is no interceptor 'trace'"),
-        ("compression?level=high", "the option level of compression is 'high'"),
+        ("compression?level=high", "the option level of the interceptor compression has the invalid value 'high'"),
         ("compression?size=1", "has no option 'size'"),
         ("auditing?stamp=maybe", "the option stamp"),
         ("auditing?on_error=ignore", "on_error of Auditing"),

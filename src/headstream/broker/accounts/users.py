@@ -37,7 +37,7 @@ class User:
     """One user.
 
     Args:
-        permissions: Its permissions; None grants only the rights of every user.
+        permissions: The user's permissions; None grants only the rights of every user.
         rights: Replaced after each change of the permissions.
         kept_token_id: The HTTP access token that changed its password last; empty for none.
     """
@@ -127,7 +127,7 @@ class Users:
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: Its permissions; None grants only the rights of every user.
+            permissions: The user's permissions; None grants only the rights of every user.
 
         Raises:
             AlreadyExistsError: the name is taken (46).

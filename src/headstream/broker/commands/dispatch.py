@@ -112,7 +112,7 @@ class Dispatcher:
     Creating it makes this process the log's writer, and creates the log and its root user if they are missing.
 
     Args:
-        broker: Its creator closes it.
+        broker: Closed by its creator.
 
     Attributes:
         poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients

@@ -1,4 +1,4 @@
-"""DeadLettering: moves a message that failed finally into the dead-letter topic, exactly once, even if a process is killed.
+"""DeadLettering: moves a message that failed permanently into the dead-letter topic, exactly once, even if a process is killed.
 
     1. the journal records the copy's partition and that partition's end   2. the copy is appended and synced
     3. the journal records that the message is done
@@ -80,7 +80,7 @@ class DeadLettering:
         if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
             return TopicName.parse(delivery.copied_to[0])
         raise InvalidOptionError(
-            f"message {delivery.offset} has failed finally, and there is no dead-letter topic",
+            f"message {delivery.offset} has failed permanently, and there is no dead-letter topic",
             where=f"{topic}, partition {partition}",
             advice='Specify a topic, as in log.consumer(…, dead_letter="shop/orders.dead")',
         )

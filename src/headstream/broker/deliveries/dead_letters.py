@@ -1,4 +1,4 @@
-"""DeadLetterCopies: copies finally failed messages of a group into dead-letter topics, with their origin and delivery history.
+"""DeadLetterCopies: copies a group's permanently failed messages into dead-letter topics, with origin and delivery history.
 
 Payload, key, id and header bytes stay. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
 hs.reason (the last error), hs.reason_code (core/model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed,

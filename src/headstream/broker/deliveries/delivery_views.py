@@ -27,8 +27,8 @@ class GroupAges(NamedTuple):
 
     Args:
         is_paused: Whether it is paused, or on trial.
-        oldest_leased_us: When its oldest lease began, microseconds since 1970 UTC, or None.
-        oldest_poisoned_us: When its oldest message with an open dead letter failed finally, or None.
+        oldest_leased_us: Time at which its oldest lease began, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: Time at which its oldest message with an open dead letter failed permanently, or None.
     """
 
     topic: TopicName

@@ -179,7 +179,7 @@ class Leases:
     def _grant(
         self, place: LockedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
-        """Grant messages and store it; return them, and whether messages failed finally in the process."""
+        """Grant messages and store it; return them, and whether messages failed permanently in the process."""
         table = place.table
         if request.order is RetryOrder.KEY:
             scan_keys(place, self._messages, self._store, request.count, end)
@@ -241,7 +241,7 @@ class Leases:
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:
                 raise GroupInUseError(
-                    f"another process reads for group {group!r} now", where=str(topic), advice="It leases the messages again"
+                    f"another process now reads for group {group!r}", where=str(topic), advice="Stop this consumer"
                 )
             steady_us, now_us = self._steady_us(), self._backing.clock_us()
             place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None, pause_rule)

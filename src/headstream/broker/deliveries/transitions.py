@@ -19,7 +19,7 @@ class GroupPlace(NamedTuple):
         topic: Stream and topic.
         group: The group's name; empty for the state of a message.
         partition: From 1; 0 for the entire group.
-        user_id: The server's user whose request it was, or NO_USER.
+        user_id: Id of the server's user who made the request, or NO_USER.
     """
 
     topic: TopicName

@@ -108,7 +108,7 @@ class ConnectionGroups:
             return 0 if group is None else len(group.polls)
 
     def assignment(self, client: int, key: GroupKey, partitions: int) -> tuple[int, tuple[int, ...]] | None:
-        """Return the group's generation and a member's partitions (of `partitions`); None for a client that is not a member."""
+        """Return the group's generation and the member's share of `partitions` partitions; None for a client not in it."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             return None if share is None else (self._groups[key].generation, share)

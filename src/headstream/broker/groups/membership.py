@@ -11,7 +11,7 @@ revoked (Assignment.revoked), and the owner releases it (released). It is revoke
 
 - at once from a resting member, which has no messages in progress and reports before it takes more;
 - after the session timeout from a member that does not release it;
-- from a member that is silent for its session timeout while the group has others. The member is removed, and can join again.
+- from a member that is silent for its session timeout while the group has others; that member is removed, and can join again.
 
 A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
 """

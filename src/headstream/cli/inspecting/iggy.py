@@ -243,7 +243,7 @@ def _walk_block(reader: FieldReader, end: int, *, key_kinds: bool) -> None:
         if value_end > end:
             raise DecodeError("the value of a header is cut short", key_end + 5, value_end - key_end - 5, end - key_end - 5)
         if not 1 <= key_end - at - 4 <= MAX_KEY_BYTES:
-            raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, not {key_end - at - 4}", at)
+            raise DecodeError(f"the key of a header must have 1 to {MAX_KEY_BYTES} bytes, not {key_end - at - 4}", at)
         try:
             key = data[at + 4 : key_end].decode("utf-8")
         except UnicodeDecodeError as error:

@@ -246,7 +246,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
     if config_file is None:
         for name in ("source", "topics", "tables", "checkpoint"):
             if name not in given:
-                raise click.UsageError(f"Missing option '--{name}': give it, or a --config FILE", context)
+                raise click.UsageError(f"Missing option '--{name}': set it, or a --config FILE", context)
         return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(**of_tables)))
     config = load_config(config_file, given)
     config = replace(config, spark={**config.spark, **spark})

@@ -144,7 +144,7 @@ def _find_pipeline(
         config = load_config(config_file, given)
         return (config.tables, config.checkpoint), config.rules, dict(config.spark)
     if tables is None or checkpoint is None:
-        raise click.UsageError("Missing --tables and --checkpoint: give them, or the pipeline's --config FILE", context)
+        raise click.UsageError("Missing --tables and --checkpoint: set them, or the pipeline's --config FILE", context)
     return (tables, checkpoint), TableRules(), {}
 
 

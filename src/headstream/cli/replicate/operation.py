@@ -203,7 +203,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
     """
     if ended and at_us is not None:
-        raise click.UsageError("--at announces the start of a load, --ended its end: give one of them")
+        raise click.UsageError("--at announces the start of a load, --ended its end: use one of them")
     begin_us = time.time_ns() // 1000 if at_us is None else at_us
     number = ask_pipeline(checkpoint, "reload", {"table": list(table), "at_us": begin_us, "ended": ended})
     print_object({"request": number, "table": ".".join(table)}, output)

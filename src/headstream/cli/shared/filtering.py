@@ -48,7 +48,7 @@ class FilterInput(NamedTuple):
         return {"states": self.states, "where": self.where, "on_filter_error": self.on_error}
 
     def explain(self, log: Client, output: str, topic: str | None = None) -> bool:
-        """Show how the filter is evaluated, and its share of a topic, if --explain is given; return whether it is."""
+        """If --explain is given, show how the filter is evaluated and how much it reads; return whether --explain is given."""
         if self.where is None or not self.explains:
             return False
         plan = asdict(log.explain_filter(self.where, topic, states=self.states, on_filter_error=self.on_error))
@@ -79,7 +79,7 @@ def filter_options(function: _Function) -> _Function:
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="How to treat a message to which the filter cannot be applied, because it compares a number with a text.",
+        help="What to do with a message that the filter cannot be applied to, as when it compares a number with a string.",
     )
     @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
     @functools.wraps(function)

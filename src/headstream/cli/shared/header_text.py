@@ -146,7 +146,7 @@ def _parse_value(kind: str, text: str) -> HeaderValue:
         return decode_header_value(kind, number)
     if kind == "null":
         if text:
-            raise HeaderError(f"a null has no value after its colon, not {text!r}")
+            raise HeaderError(f"a null must have no value after its colon, not {text!r}")
         return decode_header_value(kind, None)
     if kind == "char" and len(text) > 1 and text.isdecimal():
         return decode_header_value(kind, int(text))
@@ -176,5 +176,5 @@ def _read_special(kind: str, text: str) -> HeaderValue:
 
 
 def _json_name(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a bool", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool", type(None): "null"}
     return names.get(type(value), "a number")

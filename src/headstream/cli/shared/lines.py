@@ -104,7 +104,7 @@ def _read_bytes(value: Any) -> bytes:
 
 def _read_topic(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidInputError(f"expected a text, not {value!r:.40}")
+        raise InvalidInputError(f"expected a string, not {value!r:.40}")
     return _check_topic(value)
 
 

@@ -236,5 +236,5 @@ def require_url(ctx: click.Context, param: click.Parameter | None, value: str | 
 
     url = resolve_url(value)
     if not url:
-        raise click.UsageError("No log given: give --url, set HEADSTREAM_URL, or use a context.", ctx)
+        raise click.UsageError("No log: pass --url, set HEADSTREAM_URL, or use a context.", ctx)
     return url

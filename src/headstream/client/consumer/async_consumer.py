@@ -165,7 +165,7 @@ class _AsyncReading(Generic[_Reader]):
         await self._worker.run(functools.partial((await self._opened()).reject, reason=reason), message)
 
     async def extend(self, message: Message, lease: DelayInput) -> None:
-        """Have the lease of a message end later; see Consumer.extend()."""
+        """Extend the lease of a message; see Consumer.extend()."""
         await self._worker.run((await self._opened()).extend, message, lease)
 
     async def defer(self, message: Message) -> None:

@@ -119,7 +119,7 @@ class BaseConsumer(ABC):
         Args:
             message: A message that this consumer has delivered.
             delay: How long it waits; None is the delay of `on_error`.
-            reason: The error, or a text.
+            reason: The error, or a string.
 
         Raises, in addition to ack():
             LimitError: too many messages of the partition are unfinished, or it does not fit into the dead-letter topic.
@@ -133,7 +133,7 @@ class BaseConsumer(ABC):
 
         Args:
             message: A message that this consumer has delivered.
-            reason: The error, or a text.
+            reason: The error, or a string.
 
         Raises, in addition to retry():
             InvalidOptionError: the consumer has no `dead_letter`.

@@ -32,7 +32,7 @@ class FilterPlan:
         on: What it is evaluated on: `stored bytes` or `decoded messages`.
         page: How much of a partition one request examines.
         states: Codes of the states of messages that it is applied to; None for all.
-        on_filter_error: How a message is treated to which the filter cannot be applied.
+        on_filter_error: What happens to a message that the filter cannot be applied to.
         summarized: The headers that the topic summarizes; empty without a topic.
         segments: Number of segments of the topic that it skips, and the number of all segments; None if no topic is given, and
             over `kafka://`.

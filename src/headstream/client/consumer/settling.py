@@ -46,7 +46,7 @@ class Settler(ABC):
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or failed finally."""
+        """Record that a message failed, or failed permanently."""
 
     def fail(
         self,

@@ -66,7 +66,7 @@ class Erasure:
     Args:
         topic: `stream/topic`.
         dead_letters: Topics in which the copies of the matching messages are also erased.
-        on_error: How a message is treated to which the filter cannot be applied: `skip`, `deliver` or `raise`.
+        on_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
     """
 
     def __init__(

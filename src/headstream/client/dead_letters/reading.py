@@ -52,7 +52,7 @@ class ReasonCount:
 
     Args:
         topic: The topic of origin; None if they are not dead letters.
-        group: The group in which they failed finally, if any.
+        group: The group in which they failed permanently, if any.
         reason_code: One of DeadLetterReason, if any.
         reason: The last error; None if there is none, or for reasons that are not counted separately.
         is_rest: Whether these are the dead letters whose reasons are not counted separately.

@@ -165,7 +165,7 @@ def payload_encoder(topic: str, encode: Any) -> Callable[[Any], bytes | None]:
             if not isinstance(payload, bytes):
                 raise InvalidInputError(f"it returned {type(payload).__name__} instead of bytes")
         except Exception as error:
-            advice = "It was not sent: correct the value, or give another serializer"
+            advice = "It was not sent: correct the value, or use another serializer"
             raise explain_failure(error, "encoded", name, where=topic, advice=advice) from error
         return payload
 

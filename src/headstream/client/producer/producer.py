@@ -341,7 +341,7 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            callback: Called when the batch is settled, at once if it is; None calls nothing.
+            callback: Called when the batch is settled, immediately if it already is; None: no callback.
         """
         with self._lock:
             batch.watched += 1

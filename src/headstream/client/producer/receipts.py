@@ -92,7 +92,7 @@ class Receipt:
         batch.owner.watch(batch, None)
         if not batch.owner.wait_for(batch, timeout_s):
             raise WaitTimeoutError(
-                f"the message is not stored within {timeout_s:g} s",
+                f"the message was not stored within {timeout_s:g} s",
                 advice="It is still being sent: wait again, or raise the timeout",
             )
         return self._settled()

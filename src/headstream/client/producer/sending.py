@@ -81,8 +81,8 @@ class Batch:
     """Messages sent to a partition together.
 
     Args:
-        due_us: When it is sent, full or not.
-        deadline_us: When it fails.
+        due_us: Time at which it is sent, full or not.
+        deadline_us: Time at which it fails.
         data: Encoded messages, back to back.
         is_closed: Whether it accepts no more messages.
         error: The cause of the failure, or None.

@@ -115,7 +115,7 @@ def decode_sent(data: BytesLike) -> JsonSend:
     names = {kind.name.lower(): kind for kind in PartitioningKind}
     kind = json_value.get("kind")
     if not isinstance(kind, str) or kind not in names:
-        raise DecodeError(f"a kind of partitioning is one of {', '.join(names)}, not {kind!r:.40}", 0, where="partitioning.kind")
+        raise DecodeError(f"the kind must be one of {', '.join(names)}, not {kind!r:.40}", 0, where="partitioning.kind")
     try:
         partitioning = Partitioning(names[kind], _decode_base64(json_value.get("value", ""), "partitioning.value"))
     except InvalidInputError as error:
@@ -204,7 +204,7 @@ def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any
     names = message.headers.keys()
     for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
         if name in names and not keep_last:
-            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Pass {field}")
+            raise HeaderError(f"the header {name!r} is reserved in JSON", advice=f"Pass {field} instead")
     reserved: list[tuple[str, HeaderValue]] = []
     if message.key is not None:
         reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))
@@ -275,5 +275,5 @@ def _error_with_status(error: HeadstreamError, where: str, status: int) -> Decod
 
 
 def _name(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a bool", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a bool", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,7 +1,7 @@
 """Evaluates a filter on a decoded message, as core/codec/batch/stored/filter_scan.py does on a stored message.
 
 A truth value is FALSE, TRUE, UNKNOWN (SQL's, of a comparison with NULL) or FAILED: of a comparison of values that cannot be
-compared, such as a number with a text. AND is the greatest of its parts, unless one is FALSE; OR the greatest, unless one is
+compared, such as a number with a string. AND is the greatest of its parts, unless one is FALSE; OR the greatest, unless one is
 TRUE; NOT exchanges FALSE and TRUE. So FAILED is treated like UNKNOWN but is never hidden by it, and the result does not depend on
 the order of evaluation.
 """

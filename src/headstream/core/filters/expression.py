@@ -16,7 +16,7 @@ class ValueType(enum.Enum):
 
     NUMBER = "a number"
     BOOLEAN = "a boolean"
-    TEXT = "a text"
+    TEXT = "a string"
 
 
 class Field(enum.Enum):

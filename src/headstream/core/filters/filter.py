@@ -110,7 +110,7 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
     if on_error not in _POLICIES:
         raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
     if not isinstance(text, str):
-        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a text, as in \"attempt >= 3 AND source = 'web'\"")
+        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a string, as in \"attempt >= 3 AND source = 'web'\"")
     return _parse(text, on_error)
 
 

@@ -244,7 +244,7 @@ class _Parser:
 
     def _header(self, token: Token) -> Header:
         if not 1 <= len(token.text.encode()) <= _MAX_NAME_BYTES:
-            raise self._error(token, f"a header's name has 1 to {_MAX_NAME_BYTES} bytes")
+            raise self._error(token, f"a header's name must have 1 to {_MAX_NAME_BYTES} bytes")
         if token.text in _FIELDS_INSTEAD:
             raise self._error(token, f"{token.text} is not a header in a filter", f"Write {_FIELDS_INSTEAD[token.text]}")
         return Header(token.text, token.at)
@@ -264,7 +264,7 @@ class _Parser:
         if text.isdigit():
             value = int(sign + text) if len(text) <= _MAX_DIGITS else _MOST + 1
             if not _LEAST <= value <= _MOST:
-                raise self._error(first, "a whole number is from -2^127 to 2^128-1")
+                raise self._error(first, "a whole number must be from -2^127 to 2^128-1")
         else:
             value = float(sign + text)
             if math.isinf(value):

@@ -58,7 +58,7 @@ def tokenize(source: str) -> list[Token]:
     except UnicodeEncodeError as error:
         raise filter_error(source, error.start, "this character is half of a surrogate pair") from None
     if size > MAX_FILTER_BYTES:
-        raise InvalidInputError(f"a filter has at most {MAX_FILTER_BYTES} bytes, not {size}")
+        raise InvalidInputError(f"a filter must have at most {MAX_FILTER_BYTES} bytes, not {size}")
     tokens: list[Token] = []
     at = _skip_spaces(source, 0)
     while at < len(source):

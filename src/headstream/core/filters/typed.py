@@ -68,7 +68,7 @@ class _Typing:
                 pairs = [self._comparable(operand, choice, True) for choice in choices]
                 return In(operand, tuple(choice for _, choice in pairs if isinstance(choice, Literal)))
             case Like(operand, _):
-                self._check(operand, ValueType.TEXT, "LIKE compares texts")
+                self._check(operand, ValueType.TEXT, "LIKE compares strings")
             case Condition(operand):
                 self._check(operand, ValueType.BOOLEAN, "a condition is true or false")
         return expression

@@ -29,10 +29,10 @@ class DeliveryCounts:
         leased: Messages that a worker has, or that are in work.
         delayed: Messages that have failed, and wait for their next attempt.
         deferred: Messages that are set aside.
-        poisoned: Messages that have ever failed finally.
+        poisoned: Messages that have ever failed permanently.
         open_letters: The newest poisoned messages whose dead letter is neither redriven nor discarded, at most 100.
-        oldest_leased_us: When the oldest lease began, microseconds since 1970 UTC, or None.
-        oldest_poisoned_us: When the message of the oldest open dead letter failed finally, microseconds since 1970 UTC, or None.
+        oldest_leased_us: Time at which the oldest lease began, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: Time of the permanent failure of the oldest open dead letter, microseconds since 1970 UTC, or None.
     """
 
     partition: int

@@ -39,7 +39,7 @@ class GroupMember:
 
     Args:
         id: From 1.
-        partitions: Its partitions, sorted.
+        partitions: The member's partitions, sorted.
     """
 
     id: int
@@ -78,8 +78,8 @@ class Group:
     Args:
         topic: `stream/topic`.
         generation: Grows with every change of assignments; 0 while it has no members in this process.
-        members: Its members in this process.
-        partitions: Its progress by partition.
+        members: The group's members in this process.
+        partitions: The group's progress by partition.
         process: The id of another process whose members read for the group, or None.
     """
 

@@ -41,7 +41,7 @@ def check_key(key: str) -> str:
                 f"character {error.start} of the header key cannot be encoded as UTF-8", where=repr(key[:40])
             ) from None
     if not 1 <= size <= MAX_KEY_BYTES:
-        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, not {size}", where=repr(key[:40]))
+        raise HeaderError(f"a header key must have 1 to {MAX_KEY_BYTES} bytes, not {size}", where=repr(key[:40]))
     return key
 
 
@@ -164,7 +164,7 @@ _KEPT_KEYS: Final = 1000
 
 def _decode_key(name: bytes, at: int) -> str:
     if not 1 <= len(name) <= MAX_KEY_BYTES:
-        raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, not {len(name)}", at)
+        raise DecodeError(f"the key of a header must have 1 to {MAX_KEY_BYTES} bytes, not {len(name)}", at)
     try:
         key = name.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -268,7 +268,7 @@ class HeaderValue(HeaderArithmetic):
         raise self._inconvertible("a float")
 
     def to_bool(self) -> bool:
-        """Return a bool, 0 or 1 of any number kind, or the texts true and false; HeaderError otherwise."""
+        """Return a bool, 0 or 1 of any number kind, or the strings true and false; HeaderError otherwise."""
         value = self.value
         if isinstance(value, (bool, int, float)) and value in (0, 1):
             return bool(value)
@@ -277,7 +277,7 @@ class HeaderValue(HeaderArithmetic):
         raise self._inconvertible("a bool")
 
     def to_str(self) -> str:
-        """Return a text, a char, a number or bool as text, or raw bytes that are UTF-8; HeaderError otherwise."""
+        """Return a string, a char, a number or bool as text, or raw bytes that are UTF-8; HeaderError otherwise."""
         value = self.value
         if isinstance(value, bytes):
             try:
@@ -305,7 +305,7 @@ def _fault(kind: int, data: bytes) -> str | None:
         if len(data) != width:
             return f"a {KIND_NAMES[kind]} header has {width} bytes, not {len(data)}"
         if kind == HeaderKind.BOOL and data not in (b"\x00", b"\x01"):
-            return f"a bool header is 0 or 1, not {data[0]}"
+            return f"a bool header must be 0 or 1, not {data[0]}"
         return None
     if kind == HeaderKind.STRING:
         try:

@@ -355,7 +355,7 @@ def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         try:
             key, value = pair
         except (TypeError, ValueError):
-            raise HeaderError(f"headers other than a mapping are pairs of key and value, not {pair!r:.60}") from None
+            raise HeaderError(f"headers must be a mapping or pairs of key and value, not {pair!r:.60}") from None
         yield key, value
 
 

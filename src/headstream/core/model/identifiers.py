@@ -29,13 +29,13 @@ def check_name(name: str, noun: str) -> str:
         raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Pass a str")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, not {size}", where=repr(name[:40]))
+        raise InvalidInputError(f"a {noun} name must have 1 to {MAX_NAME_BYTES} bytes, not {size}", where=repr(name[:40]))
     has_nul = "\x00" in name and noun not in _NAMED_BY_CLIENTS
     if has_nul or any("\ud800" <= character <= "\udfff" for character in name):
         raise InvalidInputError(f"a {noun} name must not contain NUL or a lone surrogate", where=repr(name))
     if noun == "stream" and ("/" in name or "." in name):
         raise InvalidInputError(
-            "a stream name has no dot and no slash", where=repr(name), advice="Topics are written stream/topic"
+            "a stream name must not contain a dot or a slash", where=repr(name), advice="Topics are written stream/topic"
         )
     return name
 

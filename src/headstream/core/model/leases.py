@@ -92,13 +92,13 @@ class LeaseRequest:
     """A worker's request for messages.
 
     Args:
-        token: Names the lease: a random number. A repeated request returns the messages that it leased before.
-        lease_us: How long it has the messages, microseconds.
-        attempts: Number of attempts after which a message fails finally when its lease ends; None sets no limit.
+        token: The lease's id, a random number. A repeated request returns the messages that it leased before.
+        lease_us: Time for which the worker has the messages, microseconds.
+        attempts: Number of attempts after which a message fails permanently when its lease ends; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for earlier messages.
         partitions: Partitions to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
-        deferred: Deferred messages of the only partition that are asked for by offset.
+        deferred: Offsets of deferred messages to lease; `partitions` then has exactly one partition.
     """
 
     token: int

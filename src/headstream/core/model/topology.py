@@ -94,7 +94,7 @@ class TopicOptions:
             can skip segments without the values that it looks for; at most 8. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until then; None keeps them.
-        legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
+        legal_hold: Whether to keep all messages through retention, compaction, marks, erasures, purges and deletions.
         kafka_headers: The convention by which Kafka's clients write and read headers: `headstream` (or None), `spring`,
             `connect`, `connect-json`, `cloudevents` or `raw`.
 
@@ -117,7 +117,7 @@ class TopicOptions:
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
-                raise InvalidOptionError("summary_headers is not a text", advice="Write names of headers, as in tenant,user_id")
+                raise InvalidOptionError("summary_headers must be a string", advice="Use header names, as in tenant,user_id")
             object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         check_kafka_headers(self.kafka_headers)
         if self.kafka_headers == "headstream":
@@ -224,7 +224,7 @@ class Topic:
         deduplication_count: A message is dropped if its id is among this number of newest ids; None drops no message.
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed within this time, microseconds; None keeps them.
-        legal_hold: Whether nothing is removed.
+        legal_hold: Whether to keep all messages.
         kafka_headers: The convention of headers for Kafka's clients; None is Headstream's own.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
@@ -301,14 +301,14 @@ class Stream:
 def check_partition_count(topic: object, count: int) -> None:
     """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many."""
     if not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
+        raise InvalidOptionError(f"a topic must have 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
     """Check an addition of partitions; InvalidOptionError if there would be too many, or if the count is 0."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
-        raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
+        raise InvalidOptionError(f"cannot add {count} partitions to {have}", where=str(topic), advice=f"Add between 1 and {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:

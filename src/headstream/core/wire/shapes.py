@@ -44,7 +44,7 @@ def parse_size(json_value: Any, where: str = "size") -> int:
         return parse_size_bytes(json_value)
     except InvalidInputError:
         raise DecodeError(
-            f"a size is a number of bytes from 0 to 2^64-1 or a text such as '1.5 KB', not {json_value!r:.40}", 0, where=where
+            f"a size must be a number of bytes below 2^64 or a string such as '1.5 KB', not {json_value!r:.40}", 0, where=where
         ) from None
 
 
@@ -197,7 +197,7 @@ class TextShape(Shape):
 
     def from_json_value(self, json_value: Any, where: str) -> str:
         if not isinstance(json_value, str):
-            raise invalid_value(json_value, "a text", where)
+            raise invalid_value(json_value, "a string", where)
         return json_value
 
 
@@ -302,7 +302,7 @@ class OptionalShape(Shape):
 def _encoded_name(value: str) -> bytes:
     """Return the encoded bytes of a name; cached, because each request about a topic has two."""
     if not value:
-        raise InvalidInputError("a name has 1 to 255 bytes, not 0")
+        raise InvalidInputError("a name must have 1 to 255 bytes, not 0")
     writer = Writer()
     writer.push_u8(2)
     writer.push_text8(value)

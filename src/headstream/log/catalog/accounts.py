@@ -26,7 +26,7 @@ class UserRecord:
     Args:
         id: From 1, which is root.
         password_hash: As broker.passwords makes it.
-        permissions: Its permissions; None grants only the rights of every user.
+        permissions: The user's permissions; None grants only the rights of every user.
         generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
         scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
     """

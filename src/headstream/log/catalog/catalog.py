@@ -83,9 +83,9 @@ class Catalog:
         version = self._version()
         if version > VERSION:
             raise LogVersionError(
-                f"the catalog has version {version}, but this Headstream reads {VERSION}",
+                f"the catalog has version {version}, but this version of Headstream reads {VERSION}",
                 where=self._where,
-                advice="Use the Headstream that wrote it, or a newer version",
+                advice="Use the Headstream version that wrote it, or a newer version",
             )
         if is_writer:
             self._migrate(version)

@@ -57,9 +57,9 @@ def read_marker(root: str, files: Files) -> Marker | None:
     marker = _decode(_read_whole(f"{root}/{MARKER_NAME}", files), f"{root}/{MARKER_NAME}")
     if marker.format > FORMAT_VERSION:
         raise LogVersionError(
-            f"the log has format {marker.format}, but this Headstream reads {FORMAT_VERSION}",
+            f"the log has format {marker.format}, but this version of Headstream reads {FORMAT_VERSION}",
             where=root,
-            advice="Use the Headstream that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote it, or a newer version",
         )
     return marker
 

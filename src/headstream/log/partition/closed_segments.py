@@ -28,7 +28,7 @@ class Closed(NamedTuple):
 
     Args:
         is_compacted: Whether a compaction has seen its keys.
-        messages_count: Its messages, at most.
+        messages_count: An upper bound of the number of messages.
         first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
         fault: Why it is not proven complete by index, sizes and neighbours; "" if it is.
     """

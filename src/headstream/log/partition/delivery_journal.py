@@ -16,7 +16,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              8 | from u64 | until u64                             their first lease has ended
              9 | token u64 | from u64 | until u64                 their lease has ended
              10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
-             11 | as 10                                           failed finally: where its copy is
+             11 | as 10                                           failed permanently: where its copy is
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
@@ -338,7 +338,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
         elif kind in _OF_RANGES:
             _OF_RANGES[kind](state, reader.pull_u64("an offset"), reader.pull_u64("an offset"))
         else:
-            raise DecodeError(f"there is no entry of kind {kind}", reader.at)
+            raise DecodeError(f"unknown journal entry kind {kind}", reader.at)
 
 
 def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, second: int) -> None:

@@ -232,8 +232,8 @@ class DeliveryState:
     def _check(self) -> None:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
             raise LimitError(
-                f"{len(self.failing)} messages of the partition fail, and {len(self.pending)} ranges wait for them",
-                advice=f"A group has at most {MAX_FAILING} and {MAX_PENDING_RANGES}: acknowledge or reject some first",
+                f"{len(self.failing)} messages of the partition are failing, and {len(self.pending)} ranges wait for them",
+                advice=f"The limits are {MAX_FAILING} messages and {MAX_PENDING_RANGES} ranges: acknowledge or reject some first",
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:

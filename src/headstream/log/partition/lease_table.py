@@ -215,7 +215,7 @@ class LeaseTable:
         """Lease messages: a message that failed before, alone; otherwise waiting messages and messages from `begun_until` on.
 
         Args:
-            attempts: Number of attempts after which a message fails finally; None sets no limit.
+            attempts: Number of attempts after which a message fails permanently; None sets no limit.
             end: The end of the partition; with keys, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state

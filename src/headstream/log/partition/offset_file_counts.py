@@ -20,7 +20,7 @@ NO_USER: Final = 0
 
 
 class OffsetFileCounts:
-    """The number of offset files that each user has created in a log; any thread. `most` per user; None is unlimited."""
+    """The number of offset files that each user has created in a log, at most `most` (None: unlimited). Thread-safe."""
 
     def __init__(self) -> None:
         self.most: int | None = None

@@ -34,7 +34,7 @@ class PauseState:
 
     Args:
         until_us: End of the pause; 0 while it runs. A time that has passed: it is on trial.
-        begun_us: When the pause began.
+        begun_us: Time at which the pause began.
         pause_us: The longest pause, regardless of the clock.
     """
 

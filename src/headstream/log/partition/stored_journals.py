@@ -21,7 +21,7 @@ def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOw
 
 
 def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generation: int) -> dict[int, str]:
-    """Return the offset of each finally failed message without a confirmed dead letter, with the group's name."""
+    """Return the offset of each permanently failed message without a confirmed dead letter, with the group's name."""
     found: dict[int, str] = {}
     for owner, number in list_journals(offsets, files):
         if number == partition:

@@ -270,7 +270,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_before(self, size_bytes: int) -> int:
-        """Return the first offset of the newest segments that together fit in a number of bytes; at least the newest's first."""
+        """Return the first offset of the newest segments that together fit in `size_bytes`; the newest is always included."""
         number = len(self._segments) - 1
         rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
         while number > 0 and rest >= self._open(number - 1).size_bytes:

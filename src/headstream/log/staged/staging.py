@@ -63,7 +63,7 @@ class Manifest:
 
     Args:
         writer: The writer's name: 1 to 200 characters.
-        epoch: Its number, 0 or more; a writer's epochs ascend.
+        epoch: The epoch's number, 0 or more; a writer's epochs ascend.
         limits: The limits of each topic, by name, that its messages were checked against.
     """
 

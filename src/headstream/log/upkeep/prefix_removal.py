@@ -83,9 +83,9 @@ def _check_offset(log: LogAccess, directory: str, offset: int) -> int:
     with PartitionFollower(directory, log.files) as follower:
         if not 0 <= offset <= follower.end_offset:
             raise OffsetOutOfRangeError(
-                f"messages before offset {offset} were to be removed, and the partition ends at {follower.end_offset}",
+                f"cannot remove messages before offset {offset}: the partition ends at {follower.end_offset}",
                 where=directory,
-                advice="Use an offset of the partition, or its end for all messages",
+                advice="Use an offset up to the end; the end removes all messages",
             )
         return follower.first_offset
 

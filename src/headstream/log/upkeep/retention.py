@@ -3,7 +3,7 @@
 Only entire closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The size
 counts all partitions of a topic: the oldest closed segment among them is dropped first.
 
-A segment with a message that failed finally in a group stays, with all newer segments of its partition, until the message's
+A segment with a message that failed permanently in a group stays, with all newer segments of its partition, until the message's
 dead-letter copy is confirmed: the group's delivery journal has the outcome. A warning of `headstream.log` reports this every
 hour, since the partition grows meanwhile.
 
@@ -106,7 +106,7 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed finally, and its "
+                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed permanently, and its "
                 "dead-letter copy is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
                 "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),

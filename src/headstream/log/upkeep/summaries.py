@@ -119,7 +119,7 @@ class Summaries:
             raise PassCancelledError
 
     def _remove_unwanted(self, topic: TopicRecord, directory: str, closed: list[Closed]) -> None:
-        """Remove unfinished summaries and summaries without messages; without the option, remove all."""
+        """Remove unfinished summaries, and summaries of segments that are not in `closed` or have no messages."""
         bases = {f"{segment.base_offset:020d}{SUMMARY_SUFFIX}" for segment in closed if segment.size_bytes}
         names = self._log.files.list_names(directory) or []
         unwanted = [name for name in names if name.endswith(SIDE_SUFFIXES) and name not in bases]

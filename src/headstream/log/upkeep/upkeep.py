@@ -40,7 +40,7 @@ class Upkeep:
             self.removed += removal
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start the jobs that a topic or a mark needs, unless they run."""
+        """Start the jobs that topic options or marked messages require and that are not already running."""
         options = [topic.options for topic in topics_of(self._log.snapshot())]
         if any(each.retention_us is not None or each.retention_bytes is not None for each in options):
             self._start("retention", Retention, clock_us)

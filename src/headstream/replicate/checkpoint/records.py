@@ -36,8 +36,8 @@ class FileChange:
     """A changed file.
 
     Args:
-        path: Its path in the checkpoint, with slashes; a slash at its end marks an empty directory.
-        size: Its size after the change; it is cut or extended to it.
+        path: The file's path in the checkpoint, with slashes; a slash at its end marks an empty directory.
+        size: The file's size after the change; it is cut or extended to it.
         pieces: Offset and length of the changed ranges.
     """
 
@@ -52,12 +52,12 @@ class Record:
 
     Args:
         kind: `commits` or `snapshots`.
-        number: Its number: commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
+        number: Commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
         driver: The process that wrote it.
-        at_us: When, microseconds since 1970 UTC.
+        at_us: Time of the record, microseconds since 1970 UTC.
         removed: The paths of removed files.
         chunks: Length compressed, length, and digest of each chunk of the body.
-        body_at: Where its first chunk begins in them.
+        body_at: Position of the body's first chunk in them.
     """
 
     kind: str
@@ -170,9 +170,9 @@ def read_record(raw: bytes, where: str) -> Record:
     _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
-            f"the checkpoint has format {form}, but this Headstream reads {_FORMAT}",
+            f"the checkpoint has format {form}, but this version of Headstream reads {_FORMAT}",
             where=where,
-            advice="Use the Headstream that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote it, or a newer version",
         )
     rest = memoryview(raw)[_HEAD.size :]
     if xxhash.xxh3_64_intdigest(rest) != digest:

@@ -120,7 +120,7 @@ class CheckpointObjects:
             StoreFiles(place).remove()
 
     def apply(self, record: Record, directory: Path, only: tuple[str, ...] = ()) -> None:
-        """Bring a directory from the state before a record to that after it; with `only`, only its files and directories."""
+        """Apply a record to a directory in the state before the record; with `only`, change only these files and directories."""
         _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
 
     def _chunk(self, record: Record, place: int) -> bytes:
@@ -135,7 +135,7 @@ class CheckpointObjects:
         """Return the error for a missing object: legal if there is a snapshot of this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
             return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
-        return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one copy")
+        return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one backup")
 
     def _read(self, kind: str, number: int) -> Record:
         place = self._place_of(kind, number)
@@ -158,7 +158,7 @@ def record_name(kind: str, number: int, driver: str) -> str:
 
 
 def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tuple[str, ...] = ()) -> None:
-    """Bring a directory from the state before a record to that after it; with `only`, only its files and directories."""
+    """Apply a record to a directory in the state before the record; with `only`, change only these files and directories."""
     chunk = memoryview(b"")
     try:
         for path in record.removed:

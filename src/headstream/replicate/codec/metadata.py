@@ -47,12 +47,12 @@ class ColumnMetadata:
     """One column of a source table.
 
     Args:
-        ordinal: Its position in the table, from 1; bit `ordinal - 1` of the masks.
+        ordinal: The column's position in the table, from 1; bit `ordinal - 1` of the masks.
         type: Replicate's type: INT4, NUMERIC, WSTRING, ...
-        length: Of texts and bytes, in characters or bytes.
+        length: Maximum length of strings and bytes, in characters or bytes.
         precision: Of a NUMERIC: digits in all. 0 if absent.
         scale: Of a NUMERIC: digits after the point.
-        primary_key_position: Its position in the primary key, from 1; 0 outside it.
+        primary_key_position: The column's position in the primary key, from 1; 0 outside it.
         nullable: Whether it can be null; true if the message does not state it.
     """
 
@@ -211,9 +211,7 @@ def _from_message(message: object) -> TableMetadata:
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
             raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
     if lineage.get("table") == "":
-        raise SchemaError(
-            "the metadata message names no table: its name is empty"
-        )  # its directory would enclose its schema's tables
+        raise SchemaError("the table name in the metadata message is empty")  # its directory would enclose its schema's tables
     return TableMetadata(
         _pull(document, "schemaId", str, None),
         Lineage(

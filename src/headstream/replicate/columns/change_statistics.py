@@ -36,7 +36,7 @@ class ChangeStatistics:
     Args:
         least: The lowest change sequence of changes that are not REFRESH rows; None if there are none.
         most: The highest sequence; "" without changes.
-        first_logged_us: When the log stored the first of them, microseconds since 1970 UTC.
+        first_logged_us: Time at which the log stored the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.observe() reads.
     """
 

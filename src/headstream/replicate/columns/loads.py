@@ -61,7 +61,7 @@ class TableNotice(NamedTuple):
     Args:
         kind: `truncated`, `load` (the first row) or `loaded` (the last row).
         sequence: The position of a truncation.
-        logged_us: When the log stored the message, microseconds since 1970 UTC.
+        logged_us: Time at which the log stored the message, microseconds since 1970 UTC.
     """
 
     schema: str
@@ -76,8 +76,8 @@ class Load:
     """One full load.
 
     Args:
-        begun_us: When the log stored its first row, microseconds since 1970 UTC.
-        ended_us: When the log took the last row seen of it; before `begun_us` if it has no row.
+        begun_us: Time at which the log stored its first row, microseconds since 1970 UTC.
+        ended_us: Time at which the log took the last row seen of it; before `begun_us` if it has no row.
         floor: The highest change sequence logged before it; "" for the first load.
     """
 
@@ -103,9 +103,9 @@ class Loads:
         ended_us: Loads up to this time that an operator ended, with or without rows.
         has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
         settled: Rows with a place below this text have been removed.
-        truncations: The newest changes: when each was logged, and its position among the changes. Rows up to it no longer exist.
+        truncations: Log time of each of the newest truncations, and its position among the changes; earlier rows no longer exist.
         truncation_count: Number of known truncations of the source table.
-        closed_us: When the newest last row of a load that counts was logged: loads begun until then are over.
+        closed_us: Time at which the newest last row of a load that counts was logged: loads begun until then are over.
         firsts: When further first rows were logged.
         lasts: When further last rows were logged.
     """

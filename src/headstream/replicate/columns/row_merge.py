@@ -167,8 +167,8 @@ class KeyEvent:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
         key: The row's key; of a move the new key.
         before: The key before a move.
-        transaction: Names its transaction; "" if unknown.
-        number: Its number within the transaction, from 1; 0 if unknown; KNOWN_STATE.
+        transaction: Id of the transaction; "" if unknown.
+        number: Number of the change within the transaction, from 1; 0 if unknown; KNOWN_STATE.
     """
 
     kind: Literal["delete", "move", "upsert"]
@@ -197,7 +197,7 @@ class KeyState:
     Args:
         deletion: The place of the highest deletion; "" for none.
         upsert: The place of the highest insert or update of the row; "" if there is no row.
-        row: Its columns; of a deleted row the last columns.
+        row: The row's columns; of a deleted row the last columns.
         floor: The highest deletion, or end of a load, before the row's columns; "" for none.
     """
 

@@ -143,7 +143,7 @@ def times_of(topics: Any, partitions: npt.NDArray[np.int64], times_us: npt.NDArr
 
     Args:
         topics: Their topics, an Arrow array.
-        times_us: When they were logged, in the order of their offsets.
+        times_us: Times at which they were logged, in the order of their offsets.
     """
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()

@@ -93,7 +93,7 @@ def _shows_order(masks: pa.BinaryArray) -> bool:
 def _judge(
     columns: pa.BinaryArray, changed: pa.BinaryArray, values: Claims, ordinals: frozenset[int]
 ) -> tuple[Order, dict[str, Any]] | None:
-    """Return the order that some rows cannot contradict, and the evidence; None if neither order is impossible, or both are."""
+    """Return the byte order if rows rule out the other order, with the evidence; None if rows rule out neither or both."""
     columns, changed = columns[:_JUDGED_ROWS], changed[:_JUDGED_ROWS]
     wrong = [_impossible(*masks, _first(values), ordinals) for masks in _both_orders(columns, changed)]
     found = {"big": wrong[0] & ~wrong[1], "little": wrong[1] & ~wrong[0]}

@@ -48,7 +48,7 @@ class SeenEvents:
 
 
 def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Array, last_events: pa.Array) -> pa.RecordBatch:
-    """Return the transaction events of messages of one task, EVENTS_SCHEMA, a row each.
+    """Return the transaction events of one task's messages, one row per event (EVENTS_SCHEMA).
 
     Args:
         transactions: Transaction ids; null or empty outside transactions, as in a full load.

@@ -38,7 +38,7 @@ class VectorState:
 
     Args:
         index_bytes: Size of the indexes of its keys.
-        folded_us: When files were last folded, microseconds since 1970 UTC; None if that is not known.
+        folded_us: Time at which files were last folded, microseconds since 1970 UTC; None if that is not known.
     """
 
     strategy: MergeStrategy

@@ -61,5 +61,5 @@ def _lacking(place: StorePlace) -> str:
     scheme, jars = _scheme(place), place.access.jars
     return (
         f"Spark has no jars for {scheme}://. Fetch them with `headstream jars --with {jars}`, and start the session with "
-        f'session(with_jars=["{jars}"]), or give them to spark-submit (--jars)'
+        f'session(with_jars=["{jars}"]), or pass them to spark-submit (--jars)'
     )

@@ -277,7 +277,7 @@ def _present(table: Table) -> tuple[Schema, int, str | None]:
 
 
 def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
-    """Return a schema with the id of the known schema of the same columns, else the next id: catalogs add no schema twice."""
+    """Return the schema with the id of a known one with the same columns, else the next id: catalogs refuse duplicates."""
     numbers = {each.schema_id: each.fields for each in known}
     own = next((number for number, fields in numbers.items() if fields == schema.fields), max(numbers) + 1)
     return schema.model_copy(update={"schema_id": own})

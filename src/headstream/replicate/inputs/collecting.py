@@ -36,7 +36,7 @@ _TOO_BIG: Final = (
 
 _RECREATED: Final = ("was deleted and recreated", "the partition was purged, or deleted", "planned for is no longer")
 _LOST: Final = (
-    "OffsetOutOfRangeError", "were to be read, ", "failOnDataLoss", "data may have been missed", "data may have been lost",
+    "OffsetOutOfRangeError", "cannot all be read: ", "failOnDataLoss", "data may have been missed", "data may have been lost",
     "OffsetOutOfRangeException", "KAFKA_DATA_LOSS",
 )  # fmt: skip
 _ACCEPT_RECREATED: Final = (

@@ -27,7 +27,7 @@ class FailingTable:
 
     Args:
         since_us: Since when, microseconds since 1970 UTC.
-        next_us: When it is retried.
+        next_us: Time at which it is retried.
     """
 
     table: Table

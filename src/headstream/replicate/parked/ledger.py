@@ -51,12 +51,12 @@ class ParkedBatch:
         log_topic: The topic of its bytes in the pipeline's own log.
         from_offset: The offset of the first.
         until_offset: The offset after the last.
-        since_us: When it was set aside, microseconds since 1970 UTC.
+        since_us: Time at which it was set aside, microseconds since 1970 UTC.
         release: The release that it is part of; of a parked batch, the release whose messages its table rejected.
         transaction_key: The transaction that it waits for; all its messages belong to it.
         logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
             version set it aside.
-        logged_until_us: When it appended the last message.
+        logged_until_us: Time at which it appended the last message.
     """
 
     id: int = 0

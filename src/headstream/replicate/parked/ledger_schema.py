@@ -90,7 +90,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
         )
     if version < _VERSION:
         raise LogVersionError(
-            f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
+            f"the pipeline's ledger has version {version}, but this version of Headstream reads {_VERSION}",
             where=where,
             advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the old version",
         )
@@ -101,9 +101,9 @@ def _version(connection: sqlite3.Connection, where: str) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > _VERSION:
         raise LogVersionError(
-            f"the pipeline's ledger has version {version}, but this Headstream reads {_VERSION}",
+            f"the pipeline's ledger has version {version}, but this version of Headstream reads {_VERSION}",
             where=where,
-            advice="Use the Headstream that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote it, or a newer version",
         )
     return version or _unnumbered(connection, where)
 

@@ -213,7 +213,7 @@ class ParkingLot:
         self._bounds.check(sum(table.num_rows for table in tables), size_bytes)
 
     def dead_letter(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
-        """Move raw messages (RAW_SCHEMA, with reasons) to the dead letter; return their number."""
+        """Move raw messages (RAW_SCHEMA, with reasons) to the dead letters; return their number."""
         messages = _table(batches)
         if messages.num_rows:
             parked_batches, marks = self._place_dead(messages, now_us)

@@ -101,9 +101,9 @@ class Request:
     Args:
         kind: `redrive` releases messages set aside; `discard` deletes them; `reload` begins or ends a full load of a table;
             `repair` applies changes that a comparison with the source has found.
-        arguments: Its arguments, a JSON object.
-        asked_us: When it was made, microseconds since 1970 UTC.
-        done_us: When it was carried out; None while open.
+        arguments: The request's arguments, a JSON object.
+        asked_us: Time of the request, microseconds since 1970 UTC.
+        done_us: Time at which it was carried out; None while open.
     """
 
     id: int

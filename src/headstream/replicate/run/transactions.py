@@ -58,7 +58,7 @@ class OpenTransaction:
     Args:
         key: Server, task and transaction id.
         last_event: The number of its last event, if seen.
-        since_us: When the first of them was seen, microseconds since 1970 UTC.
+        since_us: Time at which the first of them was seen, microseconds since 1970 UTC.
     """
 
     key: str

@@ -47,7 +47,7 @@ class Unit:
     """One unit.
 
     Args:
-        number: Its number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
+        number: The unit's number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
         is_repeated: Whether some of its changes can already be applied: by an earlier run, or before they were set aside.
         held_tables: Tables that it is not merged into -> the reason.
         stopped: Complete messages of stopped tables, which wait for their table.

@@ -52,7 +52,7 @@ class Explainer:
         self,
         find_metadata: Callable[[str], TableMetadata | None],
         mask_order: Literal["little", "big"] = "little",
-        advice: str = "give its metadata message before it, or --zone",
+        advice: str = "pass its metadata message before it, or --zone",
     ) -> None:
         self._find = find_metadata
         self._mask_order = mask_order

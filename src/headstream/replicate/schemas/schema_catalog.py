@@ -264,7 +264,7 @@ class SchemaCatalog:
         if (owner.schema, owner.table) != (lineage.schema, lineage.table):
             raise SchemaError(
                 f"the target {name} already belongs to the source table {owner.schema}.{owner.table}",
-                advice="Set a separate target for each source table: target",
+                advice="Set a different `target` for each source table",
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(

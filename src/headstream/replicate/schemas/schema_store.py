@@ -125,7 +125,7 @@ class StoredSchema:
     """One schema and its origin.
 
     Args:
-        arrived_us: When the schema store stored it, microseconds since 1970 UTC.
+        arrived_us: Time at which the schema store stored it, microseconds since 1970 UTC.
     """
 
     metadata: TableMetadata
@@ -373,7 +373,7 @@ class SchemaStore:
 
     def _path(self, schema_id: str) -> Path:
         if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
-            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, not {len(schema_id)}")
+            raise SchemaError(f"a schema id must have 1 to {_MAX_ID_CHARACTERS} characters, not {len(schema_id)}")
         name = urllib.parse.quote(schema_id, safe="").replace(".", "%2E")
         return self.directory / f"{name}{_SUFFIX}"
 

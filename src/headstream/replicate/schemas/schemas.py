@@ -45,7 +45,7 @@ class TableSchema:
     Args:
         types: The target's column -> Spark type, in ordinal order.
         changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and details if requested.
-        rows: The walk over its Avro rows; None if the schema is used for JSON only.
+        rows: Plan for reading Avro rows of this schema; None if the schema is used for JSON only.
         fields: The target's column -> the field of a message that contains it.
         known_fields: Every column that a message of the source can contain.
         ordinals: Ordinals of all of the source's columns.

@@ -271,7 +271,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     """Return all problems of a pipeline's settings; missing settings have their defaults."""
     problems = []
     if not settings.get("topics"):
-        problems.append(Problem("topics", "no topic to read", "Give at least one, as in --topics cdc/data"))
+        problems.append(Problem("topics", "no topic to read", "Set at least one, as in --topics cdc/data"))
     plain = is_kafka(settings.get("source")) or settings.get("source") is None
     for setting in ("topics", "metadata"):
         for name in settings.get(setting, ()):
@@ -356,5 +356,5 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
     schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
     if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:
         found = " and ".join(f"{scheme}://" for scheme in sorted(schemes))
-        problems.append(Problem("storage", f"one endpoint, and places at {found}", "Give the endpoint in the environment"))
+        problems.append(Problem("storage", f"one endpoint, and places at {found}", "Set the endpoint in the environment"))
     return problems

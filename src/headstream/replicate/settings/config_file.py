@@ -42,7 +42,7 @@ _Reader = Callable[[Any], Any]
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("a text is required")
+        raise ValueError("a string is required")
     return value
 
 
@@ -54,7 +54,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise ValueError('a list of texts is required, as in ["a", "b"]')
+        raise ValueError('a list of strings is required, as in ["a", "b"]')
     return tuple(value)
 
 
@@ -75,7 +75,7 @@ def _dotted_settings(value: Any, section: str) -> dict[str, str]:
         elif isinstance(item, (str, int, float)):
             found[name] = str(item).lower() if isinstance(item, bool) else str(item)
         else:
-            raise ValueError(f"{name} is a text, a number, true or false")
+            raise ValueError(f"{name} must be a string, a number, true or false")
     return found
 
 

@@ -84,7 +84,7 @@ class DeletionVector:
 
     @property
     def path(self) -> str | None:
-        """Its file: the path within the table's directory, or the full path of a URI; None for an inline vector.
+        """The vector's file: a path relative to the table's directory, or an absolute path or URI; None for an inline vector.
 
         Raises:
             DecodeError: the descriptor is invalid.

@@ -70,8 +70,8 @@ class DataFile:
     """A live data file.
 
     Args:
-        action: Its `add` action in the log, without `deletionVector`.
-        vector: Its deleted rows; None if none are.
+        action: The file's `add` action in the log, without `deletionVector`.
+        vector: The deleted rows; None if no row is deleted.
     """
 
     action: Mapping[str, Any]

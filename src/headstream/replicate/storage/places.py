@@ -50,7 +50,7 @@ class StorePlace:
     """A place in an object store.
 
     Args:
-        bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
+        bucket: The bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
         key: The key or its prefix, without slashes at its ends; "" for the entire bucket.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """

@@ -21,7 +21,7 @@ class StorageSettings:
 
     Args:
         endpoint: URL of a store other than the cloud's own, `https://minio.example:9000`.
-        region: Its region (S3).
+        region: The store's region (S3).
         access_key_id: The key's name (S3).
         secret_access_key: The key (S3).
         session_token: The token of temporary keys (S3).
@@ -69,7 +69,7 @@ class StorageSettings:
                 "client_secret is set without its service principal", where="storage", advice="Set tenant_id and client_id too"
             )
         if sum(name is not None for name in (self.account_key, self.sas_token, self.client_secret)) > 1:
-            advice = "Give one of account_key, sas_token and client_secret"
+            advice = "Set one of account_key, sas_token and client_secret"
             raise InvalidOptionError("several kinds of credentials are set for Azure", where="storage", advice=advice)
         if self.retry_us < 0:
             raise InvalidOptionError("the time of retries cannot be negative", where="storage")

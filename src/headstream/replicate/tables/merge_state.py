@@ -21,7 +21,7 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge: its row counts, rejected changes with reasons, and the number of changes that did not count."""
+    """The result of a merge: row counts, rejected changes with their reasons, and the number of changes left out."""
 
     counts: RowCounts
     rejected: dict[Coordinates, str]

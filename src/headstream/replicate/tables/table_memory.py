@@ -29,8 +29,8 @@ class TableState:
         forgotten: Tombstones at or below this sequence were removed: an older change for a key that is not in the table can
             belong to a deleted row.
         deletion_times: (time, `newest_deletion` then), both rising: the tombstones to remove later.
-        compacted_us: When its files were compacted last, microseconds since 1970 UTC.
-        vacuumed_us: When unneeded files were deleted last.
+        compacted_us: Time at which its files were compacted last, microseconds since 1970 UTC.
+        vacuumed_us: Time at which unneeded files were deleted last.
         columns: The columns that its source has, or has had. Other columns of the table do not belong to the pipeline.
         soft: Whether its deleted rows stay, marked; None if an older version wrote this.
     """

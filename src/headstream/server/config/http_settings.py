@@ -50,7 +50,7 @@ class TokenSettings:
     def __post_init__(self) -> None:
         if self.algorithm not in _KEY_BYTES:
             raise InvalidInputError(
-                f"unsupported algorithm {self.algorithm}: access tokens are signed by {', '.join(_KEY_BYTES)}",
+                f"unsupported algorithm {self.algorithm}: use one of {', '.join(_KEY_BYTES)}",
                 where="http.jwt.algorithm",
             )
         least = _KEY_BYTES[self.algorithm]

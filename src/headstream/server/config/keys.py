@@ -69,13 +69,13 @@ def _limit(least: int, most: int) -> Callable[[Any], int | None]:
 def _text(spelled: Any) -> str:
     if isinstance(spelled, str):
         return spelled
-    raise ValueError("a text is required")
+    raise ValueError("a string is required")
 
 
 def _texts(spelled: Any) -> tuple[str, ...]:
     if isinstance(spelled, list) and all(isinstance(item, str) for item in spelled):
         return tuple(item for item in spelled if item)
-    raise ValueError('a list of texts is required, as in ["a", "b"]')
+    raise ValueError('a list of strings is required, as in ["a", "b"]')
 
 
 def _choice(*options: str) -> Callable[[Any], str]:

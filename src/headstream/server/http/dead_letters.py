@@ -143,7 +143,7 @@ def _until(body: Mapping[str, Any]) -> int | None:
 def _where(body: Mapping[str, Any]) -> str | None:
     value = body.get("where", "")
     if not isinstance(value, str):
-        raise DecodeError("where is not a text", 0, where="body.where")
+        raise DecodeError("where must be a string", 0, where="body.where")
     return value or None
 
 

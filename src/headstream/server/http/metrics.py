@@ -107,7 +107,7 @@ def _of_filters(scanned: int, failed: int) -> Iterator[Metric]:
     yield CounterMetricFamily("headstream_filter_scanned_messages", "Messages that filters have examined.", value=scanned)
     yield CounterMetricFamily(
         "headstream_filter_failed_messages",
-        "Messages that filters could not be applied to: they compare a number with a text.",
+        "Messages that filters could not be applied to: they compare a number with a string.",
         value=failed,
     )
 

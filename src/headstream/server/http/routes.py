@@ -49,7 +49,7 @@ class PageRoute(NamedTuple):
 
     Args:
         method: GET or POST.
-        about: Its description, a sentence.
+        about: The route's description, a sentence.
         body: Record of the request's body; None if there is no body.
         reply: Record of the reply; None if it is not JSON of a record.
     """

@@ -139,7 +139,7 @@ class HttpServer:
     Args:
         workers: The threads for slow commands; their creator closes them.
         traffic: Counters of each transport, including `http`, for the metrics.
-        admission: When connections are accepted, and requests of unauthenticated clients answered.
+        admission: The rules for accepting connections and for answering unauthenticated clients.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class View(NamedTuple):
 
     Args:
         path: A parameter is in braces.
-        about: Its description, a sentence.
+        about: The route's description, a sentence.
         answer: Returns a JSON document or the reply; on a worker thread.
         query: Parameters of the query, each with its JSON Schema.
         method: GET, or POST if it changes data.

@@ -53,7 +53,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
             _load_pkcs12(context, data, files)
     except (ssl.SSLError, ValueError) as error:
         raise InvalidOptionError(
-            f"there is no certificate with its key: {error}",
+            f"cannot load the certificate and its key: {error}",
             where=str(files.certificate),
             advice="Set a PEM file and its key, or a PKCS#12 file and its password",
         ) from None

@@ -86,7 +86,7 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
     """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them.
 
     Args:
-        checkpoint: Its checkpoint, a path or URI that Spark can write to.
+        checkpoint: The query's checkpoint, a path or URI that Spark can write to.
 
     Raises:
         LogError: a topic was deleted and recreated since the checkpoint's last run.

@@ -70,7 +70,7 @@ def session(
     a warning of the logger headstream.spark names the other settings.
 
     Args:
-        app_name: Its name in Spark; by default that of spark-submit, else `headstream`.
+        app_name: The session's name in Spark; by default that of spark-submit, else `headstream`.
         master: The master; by default spark.master of `config`, of spark-submit or spark-defaults.conf,
             SPARK_MASTER, else `local[*]`.
         config: Spark settings; they override spark-submit's, which override the defaults. Java options

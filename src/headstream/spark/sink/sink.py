@@ -121,7 +121,7 @@ def _return_memory(staged: Iterable[Staged]) -> None:
 def _task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise EnvironmentSetupError("there is no Spark task here", advice="Rows are written by Spark's tasks only")
+        raise EnvironmentSetupError("this code does not run in a Spark task", advice="Write rows in Spark tasks only")
     return context
 
 

@@ -46,7 +46,7 @@ def make_aligned_source(
     """Return a data source, to be registered, whose streams are planned by AlignedStreamReader and converted by their tasks.
 
     A message's columns would otherwise go from a Python worker through Spark's rows to another Python worker, which costs more
-    than reading and decoding them. The class contains the function, because options are visible in query plans.
+    than reading and decoding them. The class holds the conversion, because options are visible in query plans.
 
     Args:
         name: The format's name; it has the options of `headstream`.

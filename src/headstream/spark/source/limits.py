@@ -54,7 +54,7 @@ def is_held_back(waiting: int, limits: BatchLimits, since_us: int | None, now_us
     """Return whether a micro-batch waits for more offsets.
 
     Args:
-        since_us: When the last batch was admitted; None before the first batch, which does not wait.
+        since_us: Time at which the last batch was admitted; None before the first batch, which does not wait.
         now_us: The time now, by the same clock.
     """
     if limits.min_offsets is None or waiting >= limits.min_offsets or since_us is None:

@@ -64,7 +64,7 @@ def plan_partitions(
 
 
 def _warn_of_loss(wanted: OffsetRange, count: int, there: str) -> None:
-    _LOGGER.warning("%s: %d of them are skipped because of failOnDataLoss=false, %s", wanted, count, there)
+    _LOGGER.warning("%s: %d messages are skipped (failOnDataLoss=false): %s", wanted, count, there)
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -58,10 +58,10 @@ def plan_ranges(
         there = f"{first} to {last} exist" if partition in available else "this partition no longer exists"
         if is_missing and fail_on_data_loss:
             raise OffsetOutOfRangeError(
-                f"offsets {wanted.from_offset} to {wanted.until_offset} were to be read, {there}",
+                f"offsets {wanted.from_offset} to {wanted.until_offset} cannot all be read: {there}",
                 where=str(partition),
                 advice="Older records were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
-                "failOnDataLoss=false reads the existing records",
+                "set failOnDataLoss=false to read the existing records",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:

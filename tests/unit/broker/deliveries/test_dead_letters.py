@@ -105,7 +105,7 @@ def test_without_a_name_the_message_goes_where_it_was_to_go(log: hs.Client, monk
 def test_without_a_name_and_without_that_topic_the_group_waits(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(log, monkeypatch, is_appended=False)
     log.delete_topic(DEAD)
-    with pytest.raises(InvalidOptionError, match="message 0 has failed finally"):
+    with pytest.raises(InvalidOptionError, match="message 0 has failed permanently"):
         reject(log, 9, None)
     reject(log, 9)
     assert letters(log) == [(b"x", 0)]

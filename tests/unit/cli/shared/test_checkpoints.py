@@ -51,7 +51,7 @@ def test_commands_take_the_checkpoint_and_its_store_from_the_pipelines_file(tmp_
     file.write_text('checkpoint = "nowhere"\n')
     assert "there is no checkpoint yet" in str(invoke("status").exception)
     file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nregion = 7\n')
-    assert "storage.region: a text is required" in str(invoke("status").exception)
+    assert "storage.region: a string is required" in str(invoke("status").exception)
     file.write_text("")
     assert "checkpoint: it is missing" in str(invoke("status").exception)
     asked = CliRunner().invoke(replicate, ["status"])

@@ -148,7 +148,7 @@ def test_the_same_message_through_both_transports_is_the_same_message(message: h
         ({"headers": {"k": 5}}, r"an object with the name of a kind.*messages\[0\]\.headers\['k'\]"),
         ({"headers": {"k": {"kind": "int", "value": ""}}}, "'int' is not a kind"),
         ({"headers": {"k": {"kind": "int32", "value": "AQ=="}}}, "an? int32 header has 4 bytes, not 1"),
-        ({"headers": {"": {"kind": "raw", "value": "AQ=="}}}, "has 1 to 255 bytes"),
+        ({"headers": {"": {"kind": "raw", "value": "AQ=="}}}, "must have 1 to 255 bytes"),
         ({"headers": {"k": {"kind": "unknown(3)", "value": "AQ=="}}}, r"unknown\(3\) is the kind bool"),
         ({"headers": {"k": {"kind": "unknown(300)", "value": "AQ=="}}}, "a number from 1 to 255, not 300"),
     ],

@@ -25,9 +25,9 @@ def test_other_topic_names_are_refused(text: str) -> None:
 
 def test_names_have_1_to_255_bytes() -> None:
     assert check_name("ü" * 127, "group") == "ü" * 127
-    with pytest.raises(InvalidInputError, match="a group name has 1 to 255 bytes, not 256"):
+    with pytest.raises(InvalidInputError, match="a group name must have 1 to 255 bytes, not 256"):
         check_name("ü" * 128, "group")
-    with pytest.raises(InvalidInputError, match="a stream name has no dot and no slash"):
+    with pytest.raises(InvalidInputError, match="a stream name must not contain a dot or a slash"):
         check_name("a.b", "stream")
 
 

@@ -29,5 +29,5 @@ def test_other_places_to_poll_from_are_refused(spec: Any) -> None:
 def test_consumers_are_groups_or_single_ones() -> None:
     assert OffsetOwner.group("g") == OffsetOwner(ConsumerKind.GROUP, "g") != OffsetOwner.named("g")
     assert str(OffsetOwner.group("g")) == "group 'g'"
-    with pytest.raises(InvalidInputError, match="a group name has 1 to 255 bytes"):
+    with pytest.raises(InvalidInputError, match="a group name must have 1 to 255 bytes"):
         OffsetOwner.group("")

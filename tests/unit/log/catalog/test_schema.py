@@ -20,7 +20,7 @@ def test_catalog_refuses_a_newer_version(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(LogVersionError, match="version 99, but this Headstream reads"):
+    with pytest.raises(LogVersionError, match="version 99, but this version of Headstream reads"):
         Catalog(path, is_writer=False)
 
 

@@ -38,7 +38,7 @@ def test_read_marker_refuses_a_directory_with_other_things_in_it(tmp_path: Path)
 
 def test_read_marker_refuses_a_newer_format(tmp_path: Path) -> None:
     write_marker(str(tmp_path), OsFiles(), Marker(2, "x", 0))
-    with pytest.raises(LogVersionError, match="has format 2, but this Headstream reads 1"):
+    with pytest.raises(LogVersionError, match="has format 2, but this version of Headstream reads 1"):
         read_marker(str(tmp_path), OsFiles())
 
 

@@ -26,7 +26,7 @@ def test_too_many_unfinished_messages_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(delivery_state, "MAX_FAILING", 3)
     state = DeliveryState()
     state.apply([change(FAILED, offset, failures=1) for offset in range(3)], 0)
-    with pytest.raises(LimitError, match="4 messages of the partition fail"):
+    with pytest.raises(LimitError, match="4 messages of the partition are failing"):
         state.apply([change(FAILED, 3, failures=1)], 0)
 
 

@@ -112,7 +112,7 @@ def test_decode_metadata_orders_columns_by_ordinal() -> None:
         ({"schemaId": 5}, "schemaId"),
         ({"lineage": None}, "lineage is NoneType"),
         ({"lineage": {"schema": "s"}}, "table of the metadata message is None"),
-        ({"lineage": {"schema": "s", "table": ""}}, "names no table"),
+        ({"lineage": {"schema": "s", "table": ""}}, "the table name in the metadata message is empty"),
         ({"tableStructure": []}, "tableStructure is list"),
         ({"tableStructure": {}}, "tableColumns is NoneType"),
         ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' is int"),

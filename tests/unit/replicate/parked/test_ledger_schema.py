@@ -68,7 +68,7 @@ def test_ledger_refuses_a_newer_one_and_leaves_it_as_it_is(tmp_path: Path, read_
     path = make(tmp_path / "ledger.sqlite", 1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(LogVersionError, match=rf"version 99, but this Headstream reads {NEWEST} \(.*newer version"):
+    with pytest.raises(LogVersionError, match=rf"version 99, but this version of Headstream reads {NEWEST} \(.*newer version"):
         Ledger(path, read_only=read_only)
     assert version_of(path) == 99
     with closing(sqlite3.connect(path)) as connection:
@@ -82,7 +82,7 @@ def test_reader_of_an_older_ledger_is_told_to_run_the_pipeline(tmp_path: Path) -
     asked = ["parked", "--checkpoint", str(tmp_path)]
     refusal = CliRunner().invoke(replicate, asked).exception
     assert isinstance(refusal, LogVersionError)
-    assert f"has version 1, but this Headstream reads {NEWEST}" in str(refusal)
+    assert f"has version 1, but this version of Headstream reads {NEWEST}" in str(refusal)
     assert "Run the pipeline" in str(refusal)
     assert version_of(path) == 0
     Ledger(path).close()

@@ -196,7 +196,7 @@ def test_load_config_reads_how_much_a_micro_batch_takes_and_settings_of_spark(tm
     config = load_config(write(tmp_path, f'max_bytes_per_batch = "500MiB"\n{LEAST}{settings}'))
     assert config.max_bytes_per_batch == 500 << 20
     assert config.spark == {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "7", "spark.ui.enabled": "false"}
-    with pytest.raises(InvalidOptionError, match="spark: driver is a text, a number, true or false"):
+    with pytest.raises(InvalidOptionError, match="spark: driver must be a string, a number, true or false"):
         load_config(write(tmp_path, f"{LEAST}[spark]\ndriver = [1]\n"))
     with pytest.raises(InvalidOptionError, match="max_bytes_per_batch: Spark's Kafka source has no such limit"):
         load_config(write(tmp_path, f"max_bytes_per_batch = 5\n{LEAST.replace('file:///x', 'kafka://h:1')}"))

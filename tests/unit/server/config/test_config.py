@@ -233,4 +233,4 @@ max_frame_size = "2 MiB"
     assert (config.kafka.default_stream, config.kafka.default_partitions, config.kafka.max_connections) == ("shop", 6, 7)
     assert config.kafka.limits.frame_bytes == 2 << 20
     assert load_config(None, {}).kafka_address is None
-    assert "a stream name has no dot" in refusal_of(tmp_path, '[kafka]\ndefault_stream = "a.b"')
+    assert "a stream name must not contain a dot" in refusal_of(tmp_path, '[kafka]\ndefault_stream = "a.b"')

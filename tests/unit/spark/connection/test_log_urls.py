@@ -38,7 +38,7 @@ def test_credentials_can_come_from_the_drivers_environment(monkeypatch: pytest.M
         ("file://ann:secret@example/x", "'file://example/x' names no directory of this machine"),
         ("kafka://ann:secret@example", "'kafka://example': Kafka is read and written through DataFrames, not by SQL"),
         ("kafka://ann:s/secret@example:9092", "'kafka://example:9092': Kafka is read and written through DataFrames, not by SQL"),
-        ("headstream://ann:secret@example:8090/shop", "a server's URL has no path"),
+        ("headstream://ann:secret@example:8090/shop", "a server's URL must not have a path"),
         ("headstream://ann:secret@[::1", "is not a URL"),
         ("headstream://ann:secret@example:99999", "the port cannot be used"),
     ],

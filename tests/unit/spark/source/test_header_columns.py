@@ -44,7 +44,7 @@ def test_parse_header_columns_knows_every_type(type_: str, expected: str) -> Non
         ("a INT(5)", "INT of a has no length"),
         ("a DECIMAL(10,2)", "a is a DECIMAL(10,2)"),
         ("a DECIMAL(39)", "a is a DECIMAL(39,0)"),
-        (f"`{'k' * 256}` INT", "has 1 to 255 bytes"),
+        (f"`{'k' * 256}` INT", "must have 1 to 255 bytes"),
     ],
 )
 def test_parse_header_columns_says_what_it_cannot_read(text: str, said: str) -> None:

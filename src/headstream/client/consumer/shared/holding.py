@@ -26,7 +26,7 @@ class HeldMessage:
     """A leased message.
 
     Args:
-        end_s: When its lease ends, at the latest.
+        end_s: Time at which its lease ends, at the latest.
         in_hand: Whether it was delivered to the user.
     """
 

@@ -223,7 +223,7 @@ class Leasing:
         return LeaseLostError(
             told if len(refused) <= _MOST_NAMED else f"{told}; and more",
             where=where,
-            advice="Nothing is recorded for it. A longer lease=, or extend(message, '1m') in time, gives more time for a message",
+            advice="Nothing is recorded for it. Set a longer lease=, or call extend(message, '1m') before the lease ends",
         )
 
     def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
@@ -237,7 +237,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or failed finally, and forget it; as report()."""
+        """Record in the log that a message failed, or failed permanently, and forget it; as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)

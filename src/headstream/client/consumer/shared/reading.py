@@ -28,7 +28,7 @@ from headstream.errors import HeadstreamError, LeaseLostError
 
 
 class SharedReading(Reading, LeaseSettler):
-    """The reading of a consumer with `mode="shared"`; the transport has leases.
+    """Reads messages for a consumer with `mode="shared"`; requires a transport that has leases.
 
     Args:
         options: `start` is the group's first position in a partition without a committed offset.

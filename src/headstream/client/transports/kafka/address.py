@@ -146,7 +146,7 @@ def parse_kafka_address(
 
 
 def _translate(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of Java's clients by the names of librdkafka; names of librdkafka stay."""
+    """Translate settings of Java clients to librdkafka's names; librdkafka's own names are unchanged."""
     made = dict(settings)
     login = made.pop("sasl.jaas.config", None)
     if login is not None:
@@ -154,7 +154,7 @@ def _translate(settings: Mapping[str, str]) -> dict[str, str]:
         if "PlainLoginModule" not in login and "ScramLoginModule" not in login:
             raise InvalidOptionError(
                 "kafka.sasl.jaas.config names a login module that librdkafka does not have",
-                advice="Use PlainLoginModule or ScramLoginModule, or librdkafka's own settings, as kafka.sasl.oauthbearer.method",
+                advice="Use PlainLoginModule, ScramLoginModule, or settings of librdkafka, such as kafka.sasl.oauthbearer.method",
             )
         made |= {f"sasl.{name}": value for name, value in found.items()}
     trust, key = made.pop("ssl.truststore.type", "JKS").upper(), made.pop("ssl.keystore.type", "").upper()

@@ -25,7 +25,7 @@ class Backoff:
         self._next_s = _FIRST_S
 
     def next_wait(self, now_s: float) -> float | None:
-        """Return the delay before the next attempt, None if no time is left; `now_s` is monotonic, at the failure."""
+        """Return the delay before the next attempt, None if no time is left; `now_s` is the monotonic time of the failure."""
         if self._until_s is None:
             self._until_s = now_s + self._limit_s
         if now_s >= self._until_s:

@@ -126,7 +126,7 @@ class Server:
         Args:
             username: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: Its permissions; None grants only the rights of every user.
+            permissions: The user's permissions; None grants only the rights of every user.
             is_active: Whether it is allowed to log in.
 
         Raises:

@@ -115,8 +115,8 @@ def list_blocks(
 
     Args:
         blocks: The output, 16 bytes per message.
-        notes: Where a fault is noted; else, from NOTED_COUNT on, the numbers of messages, of headers, of bytes in the blocks, and
-            of headers in the message with most headers.
+        notes: The output: a fault; else, from NOTED_COUNT on, the numbers of messages, of headers, of bytes in the blocks, and
+            the largest number of headers in one message.
     """
     at: cython.longlong = 0
     count: cython.longlong = 0

@@ -38,7 +38,7 @@ class Capabilities:
 
     Args:
         iggy_limits: Whether payloads and keys have to be within Iggy's limits.
-        stored: Its fields besides payload and headers, from key, id, offset, timestamp, micros, state, checksum.
+        stored: The dialect's fields besides payload and headers, from key, id, offset, timestamp, micros, state, checksum.
         reserved: The reserved names: `first`: a first header hs.key or hs.null is read as key or null payload; `any`: any
             such header is; `carried`: a first header hs.id ... is read as the id ...; `all`: every hs. name is reserved
             except the sender's hs.timestamp; None: no name is reserved.

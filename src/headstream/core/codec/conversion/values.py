@@ -71,7 +71,7 @@ def fit_wide(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]
         remedies = {"widen": raw(value.data), "text": string(value.data.hex())}
         return value, _loss(key, f"Headstream has no kind {value.kind_name}", remedies)
     if len(value.data) > MAX_VALUE_BYTES:
-        return value, _loss(key, f"a header value has at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
+        return value, _loss(key, f"a header value must have at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
     return value, None
 
 
@@ -81,7 +81,7 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
     if kind == HeaderKind.CHAR and int.from_bytes(value.data, "little") in _SURROGATES:
         return value, _loss(key, "half of a surrogate pair is not a character", {"text": string(to_text(value))})
     if len(value.data) > MAX_VALUE_BYTES:
-        return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
+        return value, _loss(key, f"a value must have at most {MAX_VALUE_BYTES} bytes, not {len(value.data)}")
     if kind == HeaderKind.NULL or kind in KIP82_KINDS:
         return value, None
     if kind not in _WIDENED:

@@ -88,10 +88,10 @@ class TypedHeaders:
         spans: list[HeaderSpan] = []
         begin, end, limits = 0, len(block), self.limits
         if end > limits.block_bytes:
-            raise DecodeError(f"a header block has at most {limits.block_bytes} bytes, not {end}", at)
+            raise DecodeError(f"a header block must have at most {limits.block_bytes} bytes, not {end}", at)
         while begin < end:
             if len(spans) == limits.count:
-                raise DecodeError(f"a message has at most {limits.count} headers, but this message has more", at + begin)
+                raise DecodeError(f"a message must have at most {limits.count} headers, but this message has more", at + begin)
             key_end = begin + 4 + self._length(block, begin, at, None, limits.key_bytes)
             try:
                 key = block[begin + 4 : key_end].decode("utf-8")

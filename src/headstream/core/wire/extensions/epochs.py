@@ -28,7 +28,7 @@ class StagedBatch(Record):
     """The receipt of a staged batch, an argument of the commit.
 
     Args:
-        part: Its part; the batches of a part are stored in the order of their receipts.
+        part: The part of the batch; the batches of a part are stored in the order of their receipts.
         topic: `stream/topic`.
         crc32c: The CRC-32C of the batch.
     """

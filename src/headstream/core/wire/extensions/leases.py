@@ -57,13 +57,13 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
     """Lease messages, for a member that shares the group, of the first of the given partitions that has any.
 
     Args:
-        token: Names the lease: a random number, chosen by the worker. A repeated request returns the messages that it leased
+        token: The lease's id, a random number, chosen by the worker. A repeated request returns the messages that it leased
             before.
         lease_us: How long the worker has them, microseconds.
         starts: Where the group begins in a partition without a committed offset; else the first message.
         order: `key` or `skip`: whether later messages of a key wait for earlier messages.
-        attempts: Number of attempts after which a message fails finally when its lease ends; 0 sets no limit.
-        dead_letter: `stream/topic` for messages that fail finally, or empty.
+        attempts: Number of attempts after which a message fails permanently when its lease ends; 0 sets no limit.
+        dead_letter: `stream/topic` for messages that fail permanently, or empty.
         partitions: Partitions to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
         pause_failures: This number of failures among

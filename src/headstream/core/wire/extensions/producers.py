@@ -66,7 +66,7 @@ class AppendNumbered(TopicCommand[AppendedBatch]):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseProducer(TopicCommand[None]):
-    """End a producer's numbering in a topic, in which it repeats no batch any more."""
+    """End a producer's numbering in a topic; the producer must not repeat a batch of the topic afterwards."""
 
     code = Code.RELEASE_PRODUCER
     producer_id: Annotated[U64, Json("producer_id")]

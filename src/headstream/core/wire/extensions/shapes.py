@@ -174,7 +174,7 @@ class MaybeTextShape(Shape):
 
     def from_json_value(self, json_value: Any, where: str) -> str | None:
         if json_value is not None and not isinstance(json_value, str):
-            raise invalid_value(json_value, "a text or null", where)
+            raise invalid_value(json_value, "a string or null", where)
         return json_value
 
 

@@ -35,7 +35,7 @@ _FAULTS: Final = {
     BatchFault.RESERVED: (Status.INVALID_RESERVED_FIELD, "a reserved field of a batch is not 0"),
     BatchFault.BATCH_CHECKSUM: (Status.INVALID_BATCH_CHECKSUM, "a batch does not match its checksum"),
     BatchFault.MESSAGE_CHECKSUM: (Status.INVALID_MESSAGE_CHECKSUM, "a message does not match its checksum"),
-    BatchFault.KEY_KIND: (Status.INVALID_HEADER_KIND, "the key of a header is not a text"),
+    BatchFault.KEY_KIND: (Status.INVALID_HEADER_KIND, "the key of a header is not a string"),
     BatchFault.HEADERS: (Status.INVALID_HEADER_KEY, "the headers of a message are cut short"),
     BatchFault.EMPTY_PAYLOAD: (Status.EMPTY_MESSAGE_PAYLOAD, "a message has no payload"),
 }

@@ -89,7 +89,7 @@ class _Acknowledgement(Shape):
     def pull(self, reader: Reader, what: str) -> int:
         at, level = reader.at, reader.pull_u8("the acknowledgement level")
         if level > 1:
-            raise DecodeError(f"an acknowledgement level is 0 or 1, not {level}", at)
+            raise DecodeError(f"an acknowledgement level must be 0 or 1, not {level}", at)
         return level
 
 

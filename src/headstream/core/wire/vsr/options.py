@@ -35,7 +35,7 @@ def _number(kind: int, value: bytes) -> int:
 
 def _text(kind: int, value: bytes) -> str:
     if kind != HeaderKind.STRING:
-        raise InvalidInputError(f"kind {kind} is neither a text nor an unsigned number")
+        raise InvalidInputError(f"kind {kind} is neither a string nor an unsigned number")
     return value.decode().strip().lower()
 
 
@@ -57,19 +57,19 @@ def _compression(kind: int, value: bytes) -> dict[str, Any]:
             "compression": Compression(_number(kind, value)) if kind in _UNSIGNED else Compression[_text(kind, value).upper()]
         }
     except (KeyError, ValueError):
-        raise InvalidInputError("the algorithms are none and gzip") from None
+        raise InvalidInputError("the value must be none or gzip") from None
 
 
 def _durability(kind: int, value: bytes) -> dict[str, Any]:
     text = _text(kind, value)
     if text not in ("replicated", "persisted"):
-        raise InvalidInputError("it is replicated or persisted")
+        raise InvalidInputError("the value must be replicated or persisted")
     return {"fsync": Fsync.ALWAYS if text == "persisted" else None}
 
 
 def _offset_durability(kind: int, value: bytes) -> dict[str, Any]:
     if _text(kind, value) != "replicated":
-        raise InvalidInputError("stored offsets are not synced to disk one by one: it is replicated")
+        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk one by one")
     return {}
 
 
@@ -97,8 +97,8 @@ _UNUSED: Final = "Accepted without effect"
 NO_OPTIONS: Final[dict[str, Option]] = {}
 """Streams and users have none."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
-    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a text such as `7 days`"),
-    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or a text as `10 GB`"),
+    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a string such as `7 days`"),
+    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or as `10 GB`"),
     "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored without effect", b"none"),
 }
 """Options accepted for an existing topic."""
@@ -138,13 +138,13 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
 
 
 def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the fields that options in JSON set, an object of texts or None; errors as for pull_options()."""
+    """Return the fields that options in JSON set, an object of strings or None; errors as for pull_options()."""
     fields = dict[str, Any]()
     if texts is not None and not isinstance(texts, dict):
-        raise DecodeError("options are an object of texts", 0, where="body.options")
+        raise DecodeError("options must be an object whose values are strings", 0, where="body.options")
     for key, text in (texts or {}).items():
         if not isinstance(text, str):
-            raise DecodeError("the value of an option is a text", 0, where=f"body.options.{key}")
+            raise DecodeError("the value of an option must be a string", 0, where=f"body.options.{key}")
         fields |= _read_option(key, _KEY_KIND, text.encode(), known)
     return fields
 

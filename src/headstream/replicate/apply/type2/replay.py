@@ -70,7 +70,7 @@ def replay(
     """Return the versions that result from events.
 
     Args:
-        events: In the order of their sequences, one a sequence.
+        events: Events in the order of their sequences, one per sequence.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
         ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across a load.
     """

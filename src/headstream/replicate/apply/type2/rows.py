@@ -96,9 +96,9 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Stored versions and changes together, sorted by key, sequence, deletions first, stored versions first."""
+    """Stored versions and changes, sorted by key and sequence; at one sequence deletions come first, then stored versions."""
 
-    group: _Ints  # a number a key
+    group: _Ints  # one number per key
     rank: _Ints  # of the sequence, among all sequences here
     valid_to: _Ints  # of a stored version; open_rank while it is open
     open_rank: int

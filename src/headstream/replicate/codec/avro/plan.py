@@ -143,10 +143,10 @@ class Rows:
 def compile_rows(schema: str) -> RowPlan:
     """Compile the Avro schema of data messages into a plan for reading their rows.
 
-    The schema is a record of `data`, and of `beforeData` (of columns that data has) and `headers` where it has them, in
-    any order; each is a record, alone or in a union with null. Their fields are primitives, enums or fixed, alone or in a
-    union with null, in any order too. Other fields of headers, or outside the three, are skipped, unless one has the name of
-    one of Replicate's own headers. The same text gives the same object.
+    The schema is a record with the field `data` and, optionally, `beforeData` (with columns of `data` only) and `headers`, in
+    any order. Each is a record, or a union of a record and null. Their fields are primitives, enums or fixed, or a union of
+    such a type and null, in any order. Other fields of headers, or outside the three, are skipped, unless one has the name
+    of one of Replicate's own headers. The same schema gives the same object.
 
     Raises:
         SchemaError: the schema does not have this form; the error names the field.

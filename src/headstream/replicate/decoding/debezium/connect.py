@@ -79,7 +79,7 @@ class ConnectField:
         type: Connect's type.
         meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
         inner: The fields of a struct; the items of an array.
-        default: Its default in JSON's types; None if it has no default, or an unknown default.
+        default: The default in JSON's types; None if it has no default, or an unknown default.
     """
 
     name: str

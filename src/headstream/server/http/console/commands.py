@@ -122,7 +122,7 @@ class ClientCommands:
     def _count_segments(self, command: CountSegments) -> CountedSegments:
         found = self._transport.messages.count_segments(self._name(command), parse_filter(command.where))
         if found is None:
-            raise UnsupportedError("the log has no segments to skip")
+            raise UnsupportedError("this log has no segments, so it cannot count skipped segments")
         return CountedSegments.of(found)
 
     def _list_states(self, command: ListStates) -> tuple[StateChange, ...]:

@@ -47,7 +47,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
         configuration.private_key = load_pem_private_key(key_pem, files.password.encode() or None)
     except (ValueError, TypeError) as error:
         raise InvalidOptionError(
-            f"there is no certificate with its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
+            f"cannot load the certificate and its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
         ) from None
     configuration.certificate, configuration.certificate_chain = chain[0], chain[1:]
 

@@ -25,7 +25,7 @@ class ReaderSwitch:
         intake: The shared intake; None if only the transport can read.
 
     Attributes:
-        is_paused: Whether nothing is read.
+        is_paused: Whether reading is paused.
         read_bytes: Bytes that the transport has read since the last turn of other connections.
     """
 

@@ -287,7 +287,7 @@ def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[]
     if before.epoch != epoch:
         raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is in epoch {before.epoch}")
     if not before.update(call):
-        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session has at most {_MOST_PARTITIONS} partitions")
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"the limit of a session is {_MOST_PARTITIONS} partitions")
     return before
 
 

@@ -83,7 +83,7 @@ def read_batch(records: memoryview | None, convention: Convention = "headstream"
     if attributes & (_TRANSACTIONAL | _CONTROL):
         raise ProtocolError(ErrorCode.INVALID_RECORD, "transactions are not supported")
     if count < 1 or delta != count - 1:
-        raise ProtocolError(ErrorCode.INVALID_RECORD, f"{count} records end at offset {delta}")
+        raise ProtocolError(ErrorCode.INVALID_RECORD, f"the batch has {count} records, but its last offset delta is {delta}")
     codec, packed = attributes & _CODEC, records[HEAD_BYTES:]
     plain = decompress(codec, packed, bound_decompressed(codec, packed, MAX_BATCH_BYTES))
     try:
@@ -209,6 +209,6 @@ def _encode_rare_message(
 @lru_cache(maxsize=1000)
 def _log_once(topic: str, convention: str, refusal: str) -> None:
     _log.warning(
-        "%s: a message has headers that the convention %s cannot hold; consumers get them as texts with hs.kinds: %s",
+        "%s: a message has headers that the convention %s cannot hold; consumers get them as strings with hs.kinds: %s",
         topic, convention, refusal,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def _create(call: Call, wanted: dict[str, Any]) -> tuple[FoundTopic | None, Topi
 def _check_copies(wanted: dict[str, Any]) -> None:
     """Reject more than one replica of a partition."""
     if wanted["replication_factor"] not in (_DEFAULT, 1) and not wanted["assignments"]:
-        raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, "there is one broker: the replication factor is 1")
+        raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be 1: there is one broker")
     numbers = sorted(each["partition_index"] for each in wanted["assignments"])
     if numbers != list(range(len(numbers))) or any(len(each["broker_ids"]) != 1 for each in wanted["assignments"]):
         raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is one broker, and partitions count from 0")

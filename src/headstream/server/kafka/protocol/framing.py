@@ -45,7 +45,7 @@ def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
     try:
         client_id = str(frame[at : at + max(size, 0)], "utf-8")
     except UnicodeDecodeError:
-        raise DecodeError("the name of a client is not UTF-8", at) from None
+        raise DecodeError("the client id is not UTF-8", at) from None
     return RequestHead(api_key, version, correlation_id, client_id), at + max(size, 0)
 
 

@@ -42,7 +42,7 @@ class KafkaField:
         kind: bool, int8 to int64, string, bytes, uuid or records; empty or `struct` for a structure.
         is_array: Whether it is an array of `kind`.
         nullable: The versions in which it is nullable.
-        default: Its default, if that is not 0, "" or empty.
+        default: The default value, if it is not 0, "" or empty.
     """
 
     name: str

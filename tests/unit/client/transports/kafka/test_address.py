@@ -119,5 +119,5 @@ def test_a_name_that_does_not_lead_back_is_refused() -> None:
     assert names.find_kafka_name(TopicName("shop", "a b")) is None
     with pytest.raises(hs.InvalidInputError, match="'shop/a b' is not a valid topic name in Kafka"):
         names.kafka_name(TopicName("shop", "a b"))
-    with pytest.raises(hs.InvalidInputError, match="a stream name has no dot"):
+    with pytest.raises(hs.InvalidInputError, match="a stream name must not contain a dot"):
         KafkaTopicNames("a.b")

@@ -255,6 +255,6 @@ def _raise(code: int, noted: bytearray) -> NoReturn:
     at, need, have = _NOTES.unpack(noted)
     if code == faults.RESERVED:
         raise HeaderError(
-            f"the headers of message {at} begin with a reserved header", advice="Pass keys and null payloads as their columns"
+            f"the headers of message {at} begin with a reserved header", advice="Pass keys and null payloads in their columns"
         )
     raise decode_error(code, at, need, have, "headers_data")

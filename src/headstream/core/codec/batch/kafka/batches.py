@@ -312,7 +312,7 @@ def encode_batch(
     Args:
         chunks: Complete stored messages in order of their offsets; without messages the batch has no records.
         base_offset: The batch's first offset, at most the first message's offset.
-        last_offset: Its last offset, at least the last message's offset; less than base_offset + 2^31.
+        last_offset: The batch's last offset, at least the last message's offset; less than base_offset + 2^31.
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
         is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.

@@ -31,7 +31,7 @@ NOTES: Final = struct.Struct("<5q")
 """A kernel's note of a fault."""
 
 _LIMITS: Final = {
-    KEY_SIZE: "a header key has 1 to {need} bytes, not {have}",
+    KEY_SIZE: "a header key must have 1 to {need} bytes, not {have}",
     KIND: "a header of kind {kind} is outside the limits {limits}",
     VALUE_SIZE: "a header value of {have} bytes is outside the limits {limits}, which allow {least} to {need}",
     VALUES_TOTAL: "{have} bytes of header values in one batch exceed the limits {limits}, which allow {need}",
