@@ -274,7 +274,7 @@ def test_import_names_a_bad_line_and_collects_it_when_told_to(url: str, tmp_path
     good = '{"topic": "shop/orders", "payload": "AAAA"}'
     file.write_text(f"{good}\n{{broken\n{good}\n")
     failed = run("import", file, url=url, code=1)
-    assert b"line 2 is bad: not JSON" in failed.stderr
+    assert b"line 2 is bad: the text is not JSON" in failed.stderr
     assert len(read_all(url, TOPIC)) == 1
     done = run("import", file, "--bad-lines", bad, "--output", "jsonl", url=url)
     assert json.loads(done.stdout) == {"file": str(file), "lines": 3, "sent": 1, "found": 0, "bad": 1, "created": []}
@@ -364,4 +364,4 @@ def test_export_feeds_inspect(url: str) -> None:
     ran = run("replicate", "inspect", "-", "--output", "jsonl", stdin=exported, code=1)
     first, second = map(json.loads, ran.stdout.splitlines())
     assert (first["operation"], first["data"]) == ("INSERT", {"ID": 1})
-    assert second["fault"].startswith("not a Replicate message")
+    assert second["fault"].startswith("the bytes are not a Replicate message")

@@ -264,11 +264,11 @@ def test_shared_consumer_refuses_options_that_exclude_each_other(log: hs.Client)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"mode": "both"}, "mode is 'both'"),
         ({"mode": "shared", "group": None}, "needs a group"),
-        ({"mode": "shared", "on_error": hs.Retry(None, order="partition")}, "side by side"),
+        ({"mode": "shared", "on_error": hs.Retry(None, order="partition")}, "concurrently"),
         ({"mode": "shared", "on_error": hs.Retry(3)}, "no dead-letter topic"),
         ({"mode": "shared", "lease": "13h"}, "the lease is 46800 s"),
         ({"mode": "shared", "on_revoked": print}, "on_revoked is not called"),
-        ({"lease": "1s", "mode": "ordered"}, "the time that a worker has for a message"),
+        ({"lease": "1s", "mode": "ordered"}, "a worker's time for a message"),
     ]
     for options, problem in cases:
         given: dict[str, Any] = {"group": "workers"} | options
