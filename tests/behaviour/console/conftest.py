@@ -32,6 +32,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP *.test 127.0.0.1",  # names that pages of other origins have
 ]
 PATIENCE_MS = 120_000
 VIEWPORT: ViewportSize = {"width": 1300, "height": 820}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
-from tests.behaviour.console.conftest import CHROMIUM, FLAGS, PATIENCE_MS, log_in
+from tests.behaviour.console.conftest import PATIENCE_MS, log_in
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -71,19 +71,6 @@ def other() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser in which any name below .test is this machine."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian's package chromium)")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        flags = [*FLAGS, "--host-resolver-rules=MAP *.test 127.0.0.1"]
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=PATIENCE_MS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
