@@ -3,8 +3,7 @@
 datagram -> its connection, by id
          -> without a login: at its turn (network/admission.py)
          -> none: a first packet begins a connection, as long as there is room; while many handshakes are under way, only if the
-         client
-            has proved that it receives packets at its address (Retry, for which the server stores nothing)
+            client has proved that it receives packets at its address (Retry, for which the server stores nothing)
 """
 
 from __future__ import annotations

@@ -41,6 +41,11 @@ _POLL_END: Final = 13
 """Bytes of a poll behind its partition and kind: value u64 | count u32 | auto_commit u8."""
 
 
+def _polled_place(payload: memoryview) -> bytes:
+    """Return the bytes of a poll that name its consumer, topic, partition and kind."""
+    return bytes(payload[HEADER_BYTES:-_POLL_END])
+
+
 class VsrResponder(Responder):
     """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds.
 
@@ -65,7 +70,7 @@ class VsrResponder(Responder):
 
     def may_wait(self, code: int, payload: memoryview) -> bool:
         """Return whether a request is a poll that was empty, as all polls since."""
-        return code == Code.POLL_MESSAGES and bytes(payload[HEADER_BYTES:-_POLL_END]) in self.empty_polls
+        return code == Code.POLL_MESSAGES and _polled_place(payload) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:
         """Return the response to a frame with its header; code -1 (not a request) closes the connection."""
@@ -98,7 +103,7 @@ class VsrResponder(Responder):
             if len(body) > 1 or len(self.empty_polls) >= 1000:
                 self.empty_polls.clear()
             else:
-                self.empty_polls.add(bytes(payload[HEADER_BYTES:-_POLL_END]))
+                self.empty_polls.add(_polled_place(payload))
         return 0, [encode_reply_head(header, 0, sum(map(len, body)), self.number), *body]
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
