@@ -15,14 +15,14 @@ from headstream.cli.shared.parameters import output_option
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
-@click.option("--keep-identity", is_flag=True, help="The copy replaces the log: checkpoints and stored offsets continue in it.")
+@click.option("--keep-identity", is_flag=True, help="Keep the log's identity: checkpoints and offsets of the log stay valid.")
 @output_option
 def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:
     """Copy the log in DIR to TARGET, a missing or empty directory, while other processes read and write the log.
 
     The copy contains everything acknowledged before the command started: messages, topics, states, consumer offsets.
-    It gets its own identity, so that a Spark checkpoint of one log cannot continue in the other by mistake;
-    use --keep-identity for a copy that replaces a lost log.
+    The copy gets its own identity, so that a Spark checkpoint of one log cannot be used with the other by mistake.
+    Use --keep-identity for a copy that replaces a lost log.
 
     \b
     Examples:

@@ -50,29 +50,29 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     "--log",
     "log_only",
     is_flag=True,
-    help="Show only a log: typed headers, retries, a dead letter. Takes seconds, and needs no Java.",
+    help="Demonstrate only a log: typed headers, retries, a dead letter. Takes seconds and needs no Java.",
 )
 @click.option(
-    "--postgres", is_flag=True, help="Run the demo with a real PostgreSQL and a real Debezium, in temporary directories."
+    "--postgres", is_flag=True, help="Use a real PostgreSQL database and a real Debezium connector, in temporary directories."
 )
 @click.option(
     "--directory",
     type=LocalPath(),
     show_default="headstream-demo; with --log a temporary one",
-    help="Directory for the log, state and tables; deleted and created again.",
+    help="Directory for the log, state and tables; the results of an earlier demo are deleted first.",
 )
-@click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
+@click.option("--seed", default=7, show_default=True, help="Seed for the random changes of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-@click.option("--iceberg", "is_iceberg", is_flag=True, help="Also create an Iceberg table per Delta table, and compare both.")
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="Create an Iceberg table for each Delta table, and compare both.")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine, in a minute; or with --log only a log, in seconds.
+    """Run the complete pipeline on this machine in about a minute, or with --log only a log in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
-    A Spark pipeline applies them to Delta tables, which are then compared with the source's own final state. The metadata
-    of one table arrives late, so that its changes have to wait.
+    A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.
+    The metadata of one table arrives late, so the changes of this table have to wait.
     """
     console = Console(highlight=False, soft_wrap=True)
     if log_only:

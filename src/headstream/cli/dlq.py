@@ -118,7 +118,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 @click.group()
 def dlq() -> None:
     """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
-    in the topic replicate/dead-letter or its delayed topic.
+    in the topic replicate/dead-letter or in the pipeline's delayed topic.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def dlq() -> None:
 @source_options
 @output_option
 def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput, output: str) -> None:
-    """List the dead letters of TOPIC: the origin, group and reason of each.
+    """List the dead letters of TOPIC with their origin, group and reason.
 
     \b
     Example:
@@ -257,8 +257,10 @@ def _redrive(
 @source_options
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
-    topic's grace. With --checkpoint the command sends a request to the pipeline, as redrive does.
+    """Mark dead letters of TOPIC for deletion.
+
+    Consumers and `dlq` skip marked messages, which are removed after the deletion grace of the topic. With --checkpoint the
+    command sends a request to the pipeline, as redrive does.
 
     \b
     Example:

@@ -51,7 +51,7 @@ def erase(
 
     The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
-    as failed; with --on-filter-error raise it stops the command before anything is changed.
+    as failed; with --on-filter-error raise, such a message stops the command before anything is changed.
 
     \b
     Examples:

@@ -42,8 +42,8 @@ def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
     A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
-    partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
-    process has closed its consumers.
+    partitions. In a directory, only the consumers of one process share the partitions; consumers of the group in
+    other processes wait until that process has closed its consumers.
 
     \b
     Examples:
@@ -195,7 +195,8 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
     """Make a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
-    The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
+    The group is created if it does not exist. Close the group's consumers first: otherwise their commits overwrite
+    this position.
 
     \b
     Examples:

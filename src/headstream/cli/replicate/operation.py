@@ -162,8 +162,8 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once.
 
-    A running pipeline does so within a second, otherwise the next run does, also after a kill. Messages that still cannot be
-    applied are set aside again, with the reason.
+    A running pipeline redrives the messages within a second; otherwise the next run does, even after a crash. Messages that
+    still cannot be applied are set aside again, with the reason.
 
     \b
     Examples:
@@ -211,14 +211,14 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 
 @click.command("remove-deletion-vectors")
 @click.argument("table", type=StorablePlace(exists=True, is_table=True), metavar="PLACE")
-@config_option("The pipeline's TOML file: [storage] of an object store.")
+@config_option("The pipeline's TOML file, with [storage] for an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
     """Rewrite the files of a Delta table that have deletion vectors, and remove the table feature.
 
-    PLACE is the table's directory, or its URI. Readers that do not support deletion vectors can read the table afterwards, except
-    its older versions. Set merge_strategy = "rewrite" for the table first: with "deletion-vectors" the next merge enables them
-    again, with "auto" it does not.
+    PLACE is the table's directory, or its URI. Afterwards, readers that do not support deletion vectors can read the table, but
+    not its older versions. If merge_strategy is "deletion-vectors" for the table, set it to "rewrite" first: otherwise the next
+    merge enables deletion vectors again.
 
     \b
     Example:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 RIGHTS_HELP: Final = (
-    "The user's permissions, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
-    "every right there. Everywhere: "
+    "Permissions of the user, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
+    "every right at that level. Rights everywhere: "
     f"{', '.join(field.name for field in fields_of(GlobalPermissions))}."
 )
 
