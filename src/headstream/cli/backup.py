@@ -35,7 +35,7 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
     from headstream.log.system.files import OsFiles
 
     if len(places) > 2:
-        raise click.UsageError("Too many arguments: give DIR and TARGET.")
+        raise click.UsageError("Too many arguments: specify DIR and TARGET.")
     root, target = places[0] if len(places) == 2 else _directory_of(url), os.path.realpath(places[-1])
     size_bytes = Backup(os.path.realpath(root), target, OsFiles()).run(None if keep_identity else str(uuid.uuid4()))
     if output == "table":
@@ -46,8 +46,10 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
 
 def _directory_of(url: str | None) -> str:
     if not url:
-        raise click.UsageError("No log given: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log specified: specify DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: give DIR or file:///directory.")
+        raise click.UsageError(
+            f"Only a log in a directory can be copied, not {parts.scheme}://: specify DIR or file:///directory."
+        )
     return unquote(parts.path)

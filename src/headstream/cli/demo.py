@@ -88,13 +88,13 @@ def demo(
         from headstream.cli.postgres_demo import run_postgres_demo
 
         if directory is not None:
-            raise click.UsageError("--postgres uses temporary directories; leave out --directory.")
+            raise click.UsageError("--postgres uses temporary directories: omit --directory.")
         run_postgres_demo(console)
         return
     directory = Path("headstream-demo") if directory is None else directory
     iceberg = _iceberg_settings(directory) if is_iceberg else None
     _prepare(directory)
-    console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
+    console.print(f"[bold]1. The source[/] a database of {rows} rows per table and {transactions} transactions, seed {seed}")
     source = SourceDatabase(seed, rows=rows, transactions=transactions)
     messages = list(source.capture(CaptureOptions(late_metadata={_LATE_TABLE: "end"})))
     late = [m for m in messages if m.role == "metadata" and m.table == _LATE_TABLE]
@@ -126,17 +126,17 @@ def demo(
         stop(spark)
     changes, seconds = first.changes + second.changes, first.seconds + second.seconds
     tables = len(first.tables | second.tables)
-    console.print(f"\n{changes:,} changes into {tables} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second")
+    console.print(f"\n{changes:,} changes into {tables} tables in {seconds:.1f} s: {changes / seconds:,.0f} per second")
     console.print(f"Tables: {directory / 'tables'}   log: headstream topic list --url {url}")
     if not equal:
-        raise click.ClickException("a table differs from the source")
+        raise click.ClickException("a Delta table differs from its source table")
 
 
 def _prepare(directory: Path) -> None:
     """Recreate the demo's directory; an error if the demo did not create it."""
     if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
         raise InvalidInputError(
-            "the directory contains other files", where=str(directory), advice="Use another directory with --directory"
+            "the directory contains other files", where=str(directory), advice="Set another directory with --directory"
         )
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -227,7 +227,7 @@ def _compare(
             equal = equal and all(answers)
             marks = ("[green]yes" if each else "[bold red]NO" for each in answers)
             shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *marks)
-    console.print("[bold]4. The tables[/] compared with the source's own final state")
+    console.print("[bold]4. The tables[/] compared with the final state of the source")
     console.print(shown)
     return equal
 

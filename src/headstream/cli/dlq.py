@@ -108,7 +108,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _parse_rate(text: str) -> float:
     found = _RATE.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise InvalidInputError(f"{text!r} is not a rate", advice="Write 100/s")
+        raise InvalidInputError(f"{text!r} is not a rate", advice="Write messages per second, for example 100/s")
     return float(found[1])
 
 
@@ -191,7 +191,9 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=source.topic, advice="List: `headstream dlq list`"
+            f"there is no message {offset} in partition {number}",
+            where=source.topic,
+            advice="List the messages with `headstream dlq list`",
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}
@@ -220,7 +222,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
       headstream dlq redrive replicate/dead-letter --checkpoint /data/checkpoint --where "hs.reason LIKE 'cut short%'"
     """
     if rate is not None and source.checkpoint is not None:
-        raise click.UsageError("--rate is not for --checkpoint: the pipeline merges what it redrives as one.")
+        raise click.UsageError("--rate cannot be used with --checkpoint: the pipeline applies all redriven messages together.")
     with source.open(is_plain=True) as letters:
         if chosen.explain(letters.log, output):
             return

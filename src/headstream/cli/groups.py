@@ -159,7 +159,9 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
     """
     with open_log(url) as log:
         if any(found.name == name for found in log.groups(topic)):
-            raise AlreadyExistsError(f"the group {name!r} already exists", where=topic, advice="Use group seek to move it")
+            raise AlreadyExistsError(
+                f"the group {name!r} already exists", where=topic, advice="Use `headstream group seek` to change its offsets"
+            )
         print_object(_summary(log.seek_group(topic, name, at)), output)
 
 

@@ -92,11 +92,11 @@ def send(
       headstream send shop/orders --lines --key-delimiter : < keyed.txt
     """
     if is_null and (payload is not None or by_line):
-        raise click.UsageError("--null is the payload: omit PAYLOAD.")
+        raise click.UsageError("--null sends a null payload: omit PAYLOAD.")
     if by_line and payload not in (None, "-"):
         raise click.UsageError("--lines reads standard input: omit PAYLOAD.")
     if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):
-        raise click.UsageError("--key-delimiter takes keys from lines: use it with --lines, without --key, and not empty.")
+        raise click.UsageError("--key-delimiter requires --lines and a delimiter that is not empty, and excludes --key.")
     given = _encode_text(key)
     with open_log(url) as log:
         found = log.topic(topic)
@@ -254,9 +254,9 @@ def tail(
       headstream tail shop/orders --where "tenant = 'acme' AND NOT is_test"
     """
     if newest is not None and chosen.where is not None:
-        raise click.UsageError("--last excludes --where: begin at a time, as in --from -1h.")
+        raise click.UsageError("--last excludes --where: start at a time, for example --from -1h.")
     if newest is not None and group is not None:
-        raise click.UsageError("--last excludes --group, which continues from its commits.")
+        raise click.UsageError("--last excludes --group: a group continues from its committed offsets.")
     begin = PollingStrategy.last() if newest is not None else start
     try:
         with open_log(url) as log, ExitStack() as stack:
@@ -301,7 +301,7 @@ def _split_key(line: bytes, delimiter: bytes) -> tuple[bytes, bytes]:
     key, found, payload = line.partition(delimiter)
     if not found:
         raise InvalidInputError(
-            f"the line has no {delimiter.decode(errors='replace')!r}", advice="Write KEY, the delimiter, PAYLOAD"
+            f"the line has no {delimiter.decode(errors='replace')!r}", advice="Write the key, the delimiter and the payload"
         )
     return key, payload
 

@@ -48,7 +48,7 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
     from headstream.log.system.files import OsFiles
 
     if accept_loss and not repair:
-        raise click.UsageError("--accept-loss is an option of --repair.", context)
+        raise click.UsageError("--accept-loss requires --repair.", context)
     root = _root(directory, url)
     try:
         verification = Verification(root, OsFiles())
@@ -71,7 +71,7 @@ def _root(directory: str | None, url: str | None) -> str:
     if directory is not None:
         return directory
     if not url:
-        raise click.UsageError("No log given: give DIR or --url, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log specified: specify DIR or --url, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise click.UsageError(

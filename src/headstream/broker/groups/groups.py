@@ -287,7 +287,9 @@ class Groups:
             return self._joined[member.id]
         except KeyError:
             raise ClosedError(
-                f"the member has left group {member.group!r}", where=str(topic), advice="Create another with log.consumer()"
+                f"the member has left group {member.group!r}",
+                where=str(topic),
+                advice="Create a new consumer with log.consumer()",
             ) from None
 
     @contextmanager
@@ -321,7 +323,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close its consumers first: their commits would overwrite this offset",
+            advice="Close the group's consumers first: their commits would overwrite this offset",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:
@@ -342,7 +344,8 @@ def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> Rebalanced
     return RebalancedError(
         f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+        advice="Uncommitted messages of the partition are delivered again; set a longer session_timeout_ms to allow more time "
+        "per message",
     )
 
 

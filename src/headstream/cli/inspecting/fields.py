@@ -116,7 +116,7 @@ class FieldReader:
             if byte < 0x80:
                 break
             if shift > 63:
-                raise DecodeError(f"{name} is a number of more than 64 bits", at)
+                raise DecodeError(f"{name} must have at most 64 bits", at)
         value = (value >> 1) ^ -(value & 1)
         self.note(at, self.at - at, name, value)
         return value

@@ -272,7 +272,8 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
             if not came:
                 raise
             raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
-                "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
+                "the run was interrupted during a micro-batch",
+                advice="Run the command again: the pipeline continues where it stopped",
             ) from error
 
 

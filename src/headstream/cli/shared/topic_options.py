@@ -36,7 +36,7 @@ def _read_age_us(text: str, none: str) -> int:
 def parse_hold(text: str) -> bool:
     """Return whether a text is `on`; InvalidInputError if it is neither `on` nor `off`."""
     if text.strip().lower() not in ("on", "off"):
-        raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
+        raise InvalidInputError(f"the value must be on or off, not {text!r}")
     return text.strip().lower() == "on"
 
 
@@ -58,7 +58,7 @@ def parse_deduplication(text: str) -> int | None:
         return None
     if not text.strip().isdecimal():
         raise InvalidInputError(
-            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, as in 100000, or none"
+            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, for example 100000, or none"
         )
     return int(text)
 

@@ -214,9 +214,7 @@ class Retry:
             raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
         if delay_us > max_delay_us:
-            raise InvalidOptionError(
-                f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
-            )
+            raise InvalidOptionError(f"max_delay must be at least delay ({delay!r}), not {max_delay!r}")
         chosen = None if order is None else RetryOrder(order)
         rule = _pause_rule(pause, pause_share, pause_attempts)
         for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen, rule), strict=True):

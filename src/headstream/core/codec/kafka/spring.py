@@ -53,7 +53,9 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
     seen: set[str] = set()
     for key, value in pairs:
         if key in seen:
-            raise HeaderError(f"the header {key!r} repeats, which spring cannot hold", advice="Send only one of them")
+            raise HeaderError(
+                f"the header {key!r} occurs more than once, which spring cannot represent", advice="Send the header once"
+            )
         seen.add(key)
         if key == SPRING_TYPES:
             continue

@@ -64,14 +64,16 @@ class Kip82Message:
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:
-            raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
+            raise InvalidInputError(f"the magic must be 0, 1 or 2, not {self.magic}")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Pass None, or -1 for none"
+                "a message of magic 0 must not have a timestamp; magic 1 and 2 need a timestamp",
+                advice="Pass None for magic 0; pass -1 for magic 1 and 2 without a time",
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
+                f"a message of magic {self.magic} cannot have headers",
+                advice="Use down_convert(), which returns the dropped parts",
             )
 
 
@@ -112,7 +114,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:
-        raise DecodeError(f"a message of magic {magic} has a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
+        raise DecodeError(f"a message of magic {magic} must have a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
     end = at + 12 + size
     if end > reader.end:
         raise DecodeError("a message is cut short", at + 12, size, reader.end - at - 12)
@@ -161,7 +163,7 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
         == int.from_bytes(received[layout.RECORDS_CHECK : layout.RECORDS_CHECKED], "big")
     ):
         raise DecodeError(
-            "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
+            "the bytes are a Kafka record batch, not a KIP-82 message: both have magic 2", at, advice="Use the dialect kafka"
         )
     raise DecodeError(f"the stored checksum of a message is {crc:#010x}, but its bytes have the checksum {actual:#010x}", at + 12)
 
@@ -179,7 +181,7 @@ def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:
-        raise InvalidInputError("a compressed message set is converted message by message", advice="Decode it first")
+        raise InvalidInputError("a compressed message set cannot be converted as a whole", advice="Decode the set first")
     lost = [f"header {key!r} ({value.kind_name})" for key, value in message.headers.items()]
     timestamp = message.timestamp_ms if magic else None
     if magic == 0 and message.timestamp_ms not in (None, -1):

@@ -55,7 +55,9 @@ def magic_of(api_key: int, api_version: int) -> int:
     """Return the newest message format of a version of PRODUCE or FETCH; InvalidInputError if the version does not exist."""
     magic = _MAGICS.get(api_key, {}).get(api_version)
     if magic is None:
-        raise InvalidInputError(f"API {api_key} has no version {api_version} here", advice="Produce has 0, 1, 2, 4; Fetch 0 to 4")
+        raise InvalidInputError(
+            f"unsupported version {api_version} of API {api_key}", advice="Use Produce 0, 1, 2 or 4, or Fetch 0 to 4"
+        )
     return magic
 
 
@@ -106,7 +108,7 @@ def _pack(form: str, *values: int) -> bytes:
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
     if (value is not None) != is_there:
-        raise InvalidInputError(f"{name} is {value}", advice=f"This version {'needs one' if is_there else 'has none: give None'}")
+        raise InvalidInputError(f"{name} is {value}", advice=f"Pass {'a number' if is_there else 'None'} for this version")
     return b"" if value is None else _pack(form, value)
 
 
@@ -201,7 +203,7 @@ def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
     size = _pull(reader, "i", "the size of a frame")
     if size != reader.remaining:
-        raise DecodeError("the frame's size differs from its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the size of the frame does not match its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 

@@ -174,7 +174,7 @@ class UserPermissions(Shape):
         if has == 1:
             return self._SIZED.pull(reader, what)
         if has or reader.pull_bytes(3, what) != b"\0\0\0":
-            raise DecodeError(f"no {what} are four bytes of 0", at)
+            raise DecodeError(f"missing {what} must be encoded as four bytes of 0", at)
         return None
 
     def to_json_value(self, value: Permissions | None) -> Any:

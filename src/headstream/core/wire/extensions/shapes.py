@@ -266,7 +266,7 @@ class Choice(Shape):
         except ValueError as error:
             if isinstance(error, DecodeError):
                 raise
-            raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
+            raise DecodeError(f"{what} must be one of {', '.join(self.kind)}", at) from None
 
     def to_json_value(self, value: Any) -> str:
         return str(value)
