@@ -49,7 +49,5 @@ def _directory_of(url: str | None) -> str:
         raise click.UsageError("No log specified: specify DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(
-            f"Only a log in a directory can be copied, not {parts.scheme}://: specify DIR or file:///directory."
-        )
+        raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: set DIR or file:///directory.")
     return unquote(parts.path)

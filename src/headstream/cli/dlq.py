@@ -191,9 +191,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}",
-            where=source.topic,
-            advice="List the messages with `headstream dlq list`",
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="See `headstream dlq list`"
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}
@@ -259,10 +257,9 @@ def _redrive(
 @source_options
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark dead letters of TOPIC for deletion.
+    """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
 
-    Consumers and `dlq` skip marked messages, which are removed after the deletion grace of the topic. With --checkpoint the
-    command sends a request to the pipeline, as redrive does.
+    They are removed after the deletion grace of the topic. With --checkpoint the command sends a request to the pipeline.
 
     \b
     Example:

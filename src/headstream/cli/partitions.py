@@ -63,9 +63,7 @@ def show(topic: str, number: int, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.topic(topic).partitions if each.number == number), None)
     if found is None:
-        raise PartitionNotFoundError(
-            f"there is no partition {number}", where=topic, advice="List the partitions with `headstream partition list`"
-        )
+        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="See `headstream partition list`")
     print_object(describe_partition(found), output)
 
 

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
     """Serve a log over TCP, HTTP and QUIC to Headstream, Iggy and Kafka clients.
 
-    When the server is ready, its addresses are printed and written to DIR/runtime/current_config.toml. Log lines are written to
-    standard error.
+    When the server is ready, its addresses are printed and written to DIR/runtime/current_config.toml. It logs to standard error.
     SIGTERM or Ctrl-C stops the server gracefully; a second signal stops it immediately.
 
     The first start creates the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are set.

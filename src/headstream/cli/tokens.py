@@ -54,7 +54,7 @@ def show(name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.server.tokens() if each.name == name), None)
     if found is None:
-        raise NotFoundError(f"there is no token {name!r}", advice="List the tokens with `headstream token list`")
+        raise NotFoundError(f"there is no token {name!r}", advice="See `headstream token list`")
     print_object(_describe(found.name, found.expires_us or None, output), output)
 
 

@@ -70,7 +70,7 @@ class Groups:
         """
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
-            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+            raise InvalidOptionError(f"session_timeout_ms must be above 0, not {session_timeout_ms}", where=group)
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
@@ -287,9 +287,7 @@ class Groups:
             return self._joined[member.id]
         except KeyError:
             raise ClosedError(
-                f"the member has left group {member.group!r}",
-                where=str(topic),
-                advice="Create a new consumer with log.consumer()",
+                f"the member has left group {member.group!r}", where=str(topic), advice="Create a consumer with log.consumer()"
             ) from None
 
     @contextmanager
@@ -344,8 +342,7 @@ def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> Rebalanced
     return RebalancedError(
         f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
         where=str(topic),
-        advice="Uncommitted messages of the partition are delivered again; set a longer session_timeout_ms to allow more time "
-        "per message",
+        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

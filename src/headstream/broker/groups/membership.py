@@ -141,8 +141,7 @@ class GroupMembers:
         if state is None:
             raise RebalancedError(
                 f"member {member} timed out and left the group; its partitions were assigned to other members",
-                advice="The member's uncommitted messages are delivered again; set a longer session_timeout_ms to allow more "
-                "time per message",
+                advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
             )
         return state
 

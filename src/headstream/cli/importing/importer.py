@@ -170,9 +170,7 @@ class Importer:
         again = f"Move {progress_path(self._file).name} to another directory to import the file from the beginning"
         if progress.byte_position and digest_before(self._file, progress.byte_position) != progress.digest:
             raise InvalidInputError(
-                "the part of the file that was already imported has changed",
-                where=str(self._file),
-                advice=again,
+                "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
             raise InvalidInputError("the import of this file was begun into another log", where=str(self._file), advice=again)
@@ -293,8 +291,7 @@ class Importer:
             raise InvalidInputError(
                 f"line {stop[0].number} is bad: {stop[1]}",
                 where=str(self._file),
-                advice="Correct the line and repeat the command, which continues there; or collect bad lines with --bad-lines "
-                "FILE",
+                advice="Correct the line and repeat the command, which continues there; or set --bad-lines FILE",
             )
 
     def _send_line(self, line: Line) -> HeadstreamError | None:

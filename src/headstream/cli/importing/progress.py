@@ -91,9 +91,7 @@ def save_progress(file: Path, progress: ImportProgress) -> None:
         fresh.replace(path)
     except OSError as error:
         raise StorageError(
-            f"cannot save the progress: {error.strerror}",
-            where=str(path),
-            advice="An import saves its progress in the directory of the imported file",
+            f"cannot save the progress: {error.strerror}", where=str(path), advice="The directory of FILE must be writable"
         ) from error
 
 

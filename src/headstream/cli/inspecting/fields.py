@@ -100,7 +100,7 @@ class FieldReader:
         """Return the next bytes; a negative size means null in dialects that have null, and reads no bytes."""
         at = self.at
         if size < -1:
-            raise DecodeError(f"the length of {name} is {size}", at)
+            raise DecodeError(f"{name} has the invalid length {size}", at)
         data = self._reader.pull_bytes(max(size, 0), name)
         text = describe_bytes(None if size < 0 else data, _SHOWN) if show is None else show(data)
         self.note(at, max(size, 0), name, text)

@@ -82,7 +82,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
 def _walk_typed_headers(reader: FieldReader, size: int) -> None:
     begin = reader.at
     if size < 0:
-        raise DecodeError(f"the length of the headers is {size}", begin - 4)
+        raise DecodeError(f"the headers have the invalid length {size}", begin - 4)
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)
     block = reader.data[begin : begin + size]

@@ -75,9 +75,7 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
         raise ReplicateError(
             f"{len(bad)} of {len(rows)} Iceberg tables differ from their Delta tables",
             where=str(config_file),
-            advice=None
-            if repair
-            else "Wait for the pipeline, or run the pipeline; if tables still differ, run this command with --repair",
+            advice=None if repair else "Run the pipeline; if tables still differ, run this command with --repair",
         )
 
 

@@ -83,7 +83,7 @@ def find_checkpoint(text: str, where: str) -> Place:
     place = parse_place(text, is_table=False)
     if isinstance(place, Path) and not place.is_dir():
         raise InvalidInputError(
-            f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct the path"
+            f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct its path"
         )
     return place
 

@@ -110,9 +110,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
     near = _nearest_kind(kind)
     if near is not None:
         raise HeaderError(
-            f"{kind!r} is not a header kind",
-            where=f"header {key!r}",
-            advice=f"Use {near}, or string:{spec} for exactly this string",
+            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this string"
         )
     if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)

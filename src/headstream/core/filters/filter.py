@@ -108,11 +108,9 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
         InvalidOptionError: `on_error` has another value.
     """
     if on_error not in _POLICIES:
-        raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
+        raise InvalidOptionError(f"on_filter_error must be one of {', '.join(_POLICIES)}, not {on_error!r}")
     if not isinstance(text, str):
-        raise InvalidInputError(
-            f"a filter must be a string, not {text!r}", advice="Pass for example \"attempt >= 3 AND source = 'web'\""
-        )
+        raise InvalidInputError(f"a filter must be a string, not {text!r}", advice="Pass a string such as 'attempt >= 3'")
     return _parse(text, on_error)
 
 

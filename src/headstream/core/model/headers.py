@@ -182,9 +182,7 @@ class Headers:
         if self.repeated:
             keys = self._names()
             key = next(name for name in keys if keys.count(name) > 1)
-            raise HeaderError(
-                f"the header {key!r} occurs more than once, which a dict cannot represent", advice="Use items() or getall()"
-            )
+            raise HeaderError(f"the header {key!r} is repeated, which a dict cannot represent", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
     # -- one put a type of the typed-headers proposal (KIP-82): appends in place, as specified there --------------

@@ -113,7 +113,7 @@ class TopicOptions:
 
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
-            raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
+            raise InvalidOptionError(f"legal_hold must be True or False, not {self.legal_hold}")
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
@@ -126,7 +126,7 @@ class TopicOptions:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and least <= value <= most):
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
-                raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
+                raise InvalidOptionError(f"{name} must be {upper}, or None {none}, not {value}")
 
     @property
     def inspects_messages(self) -> bool:
@@ -142,7 +142,7 @@ class TopicOptions:
 def check_kafka_headers(name: object) -> None:
     """Check the name of a convention; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
-        raise InvalidOptionError(f"kafka_headers is {name!r}", advice=f"Use one of {', '.join(get_args(KafkaHeaders))}")
+        raise InvalidOptionError(f"kafka_headers must be one of {', '.join(get_args(KafkaHeaders))}, not {name!r}")
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
@@ -318,7 +318,5 @@ def check_deleted_partitions(topic: object, have: int, count: int, *, least: int
         raise InvalidOptionError(
             f"cannot delete {count} of {have} partitions",
             where=str(topic),
-            advice=f"Delete 1 to {most}"
-            if most
-            else "A topic must have at least one partition: purge the topic, or delete the topic",
+            advice=f"Delete 1 to {most}" if most else "A topic needs at least one partition: purge or delete the topic",
         )

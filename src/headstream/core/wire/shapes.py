@@ -280,7 +280,7 @@ class OptionalShape(Shape):
             self.shape.push(writer, value)
 
     def pull(self, reader: Reader, what: str) -> Any:
-        at, has = reader.at, reader.pull_u8(f"whether there is {what}")
+        at, has = reader.at, reader.pull_u8(f"the presence flag of {what}")
         if has > 1:
             raise DecodeError(f"the presence flag of {what} must be 0 or 1, not {has}", at)
         return self.shape.pull(reader, what) if has else None

@@ -190,9 +190,7 @@ def _write_json(messages: Sequence[Message]) -> bytes:
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
     if len(partitions) > 1:
-        raise InvalidInputError(
-            "a JSON document cannot have messages of several partitions", advice="Convert each partition separately"
-        )
+        raise InvalidInputError("a JSON document can hold only one partition", advice="Convert each partition separately")
     newest = max((message.offset or 0 for message in messages), default=0)
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 

@@ -117,7 +117,7 @@ class TypedHeaders:
         if have < 4:
             raise DecodeError(f"the length of {what} is cut short", at + begin, 4, have)
         if length < 0:
-            raise DecodeError(f"the length of {what} is {length}", at + begin)
+            raise DecodeError(f"{what} has the invalid length {length}", at + begin)
         if length > have - 4:
             raise DecodeError(f"{what} is cut short", at + begin + 4, length, have - 4)
         raise DecodeError(f"{what} must have at most {most} bytes, not {length}", at + begin)
@@ -139,7 +139,7 @@ class TypedHeaders:
             if size == 0 and not self.strict:
                 return HeaderValue(HeaderKind.NULL, b"")
             raise DecodeError(
-                f"the value of type {code:#04x} is not a valid {kind.name.lower()}",
+                f"the {kind.name.lower()} value ({code:#04x})",
                 at + begin + 5,
                 width,
                 size,
@@ -187,8 +187,7 @@ class TypedHeaders:
             raise HeaderError(
                 f"KIP-82 does not support the kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Use one of the kinds of KIP-82 (bool int8 char int16 int32 int64 float32 float64 string raw null), or "
-                "convert()",
+                advice="Use one of bool int8 char int16 int32 int64 float32 float64 string raw null, or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
             raise HeaderError("a lone surrogate is not a character", where=f"header {key!r:.60}", advice="Use string")

@@ -67,13 +67,11 @@ class Kip82Message:
             raise InvalidInputError(f"the magic must be 0, 1 or 2, not {self.magic}")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "a message of magic 0 must not have a timestamp; magic 1 and 2 need a timestamp",
-                advice="Pass None for magic 0; pass -1 for magic 1 and 2 without a time",
+                "magic 0 must have no timestamp, magic 1 and 2 must have a timestamp", advice="Pass None, or -1 if unknown"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"a message of magic {self.magic} cannot have headers",
-                advice="Use down_convert(), which returns the dropped parts",
+                f"magic {self.magic} cannot have headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 
@@ -131,7 +129,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
         block_at = reader.at
         length = reader.pull_struct(_I32, "the length of the headers")[0]
         if length < 0:
-            raise DecodeError(f"the length of the headers is {length}", block_at)
+            raise DecodeError(f"the headers have the invalid length {length}", block_at)
         headers = Headers.from_bytes(reader.pull_bytes(length, "the headers"), layout, at=block_at + 4)
     value = _pull_nullable(reader, "the value")
     reader.pull_end("the value of a message")
@@ -172,7 +170,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
     at = reader.at
     length = reader.pull_struct(_I32, f"the length of {what}")[0]
     if length < -1:
-        raise DecodeError(f"the length of {what} is {length}", at)
+        raise DecodeError(f"{what} has the invalid length {length}", at)
     return None if length == -1 else reader.pull_bytes(length, what)
 
 

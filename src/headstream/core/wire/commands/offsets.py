@@ -45,9 +45,7 @@ class ConsumerShape(Shape):
 
     def to_url_text(self, value: ConsumerRef) -> str:
         if value.kind != ConsumerKind.CONSUMER:
-            raise InvalidInputError(
-                "this command does not support groups over HTTP", where=str(value.id), advice="Connect over TCP"
-            )
+            raise InvalidInputError("this command supports no groups over HTTP", where=str(value.id), advice="Connect over TCP")
         return IDENTIFIER.to_url_text(value.id)
 
     def from_json_value(self, json_value: Any, where: str) -> ConsumerRef:

@@ -170,7 +170,7 @@ class UserPermissions(Shape):
 
     def pull(self, reader: Reader, what: str) -> Permissions | None:
         at = reader.at
-        has = reader.pull_u8(f"whether there are {what}")
+        has = reader.pull_u8(f"the presence flag of {what}")
         if has == 1:
             return self._SIZED.pull(reader, what)
         if has or reader.pull_bytes(3, what) != b"\0\0\0":
