@@ -69,7 +69,7 @@ class Metrics(Interceptor):
         try:
             import prometheus_client
         except ImportError as error:
-            raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+            raise MissingExtraError(f"metrics require {error.name}", advice="Install headstream[metrics]") from None
         from headstream.metrics.output import open_push
 
         self._lock = threading.Lock()

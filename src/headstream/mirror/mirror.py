@@ -69,11 +69,11 @@ class MirrorOptions:
 
     def __post_init__(self) -> None:
         if self.bytes_per_s is not None and not self.bytes_per_s > 0:
-            raise InvalidOptionError(f"bytes_per_s is {self.bytes_per_s}", advice="Use more than 0, or None")
+            raise InvalidOptionError(f"bytes_per_s must be above 0 or None, not {self.bytes_per_s}")
         if self.states not in ("keep", "available"):
-            raise InvalidOptionError(f"states is {self.states!r}", advice="Use keep or available")
+            raise InvalidOptionError(f"states must be keep or available, not {self.states!r}")
         if not self.checkpoint_s >= 0:
-            raise InvalidOptionError(f"checkpoint_s is {self.checkpoint_s}", advice="Use 0 or more")
+            raise InvalidOptionError(f"checkpoint_s must be at least 0, not {self.checkpoint_s}")
 
 
 @dataclass(slots=True)
