@@ -77,10 +77,8 @@ def session(
             driver are appended to Headstream's.
         jars: Whether to include the jars of Delta, Avro and Kafka. They require Spark 4.2; Spark 4.3 starts without them, with a
             warning.
-        with_jars: Names of additional sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`,
-            `gs://`.
-        quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
-            collector): for tests and demos.
+        with_jars: Names of additional sets of jars: `s3` for `s3a://`, `azure` for `abfss://`, `gcs` for `gs://`.
+        quick_start: Whether to start faster, with less throughput and without Spark's web page: for tests and demos.
 
     Raises:
         MissingExtraError: PySpark or PyArrow is not installed, or this version of Spark is not supported.
