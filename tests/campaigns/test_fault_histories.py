@@ -78,6 +78,7 @@ def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest
         run_histories(0, 50, RemovalHistory)
 
 
+@pytest.mark.nightly
 def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("log", "states", "upkeep.removal_pass"):
         monkeypatch.setattr(f"headstream.log.{module}.finish_pass", lambda directory, files: None)
@@ -85,6 +86,7 @@ def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.Mo
         run_histories(0, 50, RemovalHistory)
 
 
+@pytest.mark.nightly
 def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def believe(directory: str, files: Files) -> list[Closed]:
         return [segment._replace(fault="") for segment in list_closed(directory, files)]
@@ -94,18 +96,21 @@ def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.Monkey
         run_histories(0, 50, DamageHistory)
 
 
+@pytest.mark.nightly
 def test_a_reader_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "_check_end", lambda self, from_offset, until_offset, next_base: None)
     with pytest.raises(AssertionError, match="is lost without an error"):
         run_histories(0, 50, DamageHistory)
 
 
+@pytest.mark.nightly
 def test_a_log_that_does_not_finish_commits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StagedCommits, "resume", lambda self: None)
     with pytest.raises(AssertionError, match="seed"):
         run_histories(100, 80, LogHistory)
 
 
+@pytest.mark.nightly
 def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MessageStates, "repair", lambda self: None)
     with pytest.raises(AssertionError, match="seed"):

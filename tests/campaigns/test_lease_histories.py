@@ -34,18 +34,21 @@ def run_some() -> None:
         run_history(LeaseHistory, seed)
 
 
+@pytest.mark.nightly
 def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: False)
     with pytest.raises(AssertionError, match=r"the pause did not end|never finished"):
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_pause_that_ends_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PauseState, "left_us", lambda state, now_us: 0)
     with pytest.raises(AssertionError, match="seed"):
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_second_message_on_trial_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.broker.deliveries.leases.replace", lambda request, count: request)
     with pytest.raises(AssertionError, match="on trial"):

@@ -210,19 +210,19 @@ def test_tables_equal_the_source_with_loads_whatever_the_reading(tmp_path: Path,
 
 
 @pytest.mark.parametrize("seed", range(2000, 2004))
-@pytest.mark.parametrize("mode", _modes("type 1", "type 2, soft", "atomic"))
+@pytest.mark.parametrize("mode", _modes("type 2, soft", "atomic"))
 def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, crash=True)
 
 
 @pytest.mark.parametrize("seed", range(4000, 4006))
-@pytest.mark.parametrize("mode", _modes("soft", "type 2"))
+@pytest.mark.parametrize("mode", _modes("soft"))
 def test_tables_equal_the_source_with_loads_when_executors_merge_by_bucket_of_keys(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, executors=BucketedWork, crash=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("seed", range(4100, 4104))
-@pytest.mark.parametrize("mode", _modes("type 1", "type 2", "atomic"))
+@pytest.mark.parametrize("mode", _modes("type 2", "atomic"))
 def test_executors_write_what_the_driver_would_with_all_bookkeeping(tmp_path: Path, seed: int, mode: str) -> None:
     check_same(tmp_path, seed, mode)
 

@@ -113,7 +113,8 @@ def test_rows_follow_changes_whatever_their_order(open_engine: Open, tmp_path: P
     assert rows.content() == {1: ("a11", amount("11"), "n")}
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("auto", marks=pytest.mark.nightly), "deletion-vectors"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ["auto", "deletion-vectors"])
 def test_both_engines_in_turn_write_deletion_vectors_into_one_table_where_the_strategy_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: MergeStrategy
 ) -> None:
