@@ -33,19 +33,9 @@ def test_a_partition_keeps_what_it_acknowledged_when_faults_hit_any_operation(se
     run_history(FaultHistory, seed)
 
 
-@pytest.mark.soak
-def test_a_partition_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
-    run_histories(1000, 1000)
-
-
 @pytest.mark.parametrize("seed", range(50))
 def test_a_log_keeps_what_it_acknowledged_when_faults_hit_any_operation(seed: int) -> None:
     run_history(LogHistory, seed, 60)
-
-
-@pytest.mark.soak
-def test_a_log_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
-    run_histories(1000, 1000, LogHistory)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -53,19 +43,9 @@ def test_damage_loses_nothing_in_silence_whatever_compaction_and_repair_do(seed:
     run_history(DamageHistory, seed)
 
 
-@pytest.mark.soak
-def test_damage_loses_nothing_in_silence_in_2000_histories() -> None:
-    run_histories(1000, 2000, DamageHistory)
-
-
 @pytest.mark.parametrize("seed", [*range(50), 22237])  # the last one: a round with a write error, and a later one
 def test_removals_take_what_is_marked_and_nothing_else(seed: int) -> None:
     run_history(RemovalHistory, seed)
-
-
-@pytest.mark.soak
-def test_removals_take_what_is_marked_and_nothing_else_in_1000_histories() -> None:
-    run_histories(1000, 1000, RemovalHistory)
 
 
 def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

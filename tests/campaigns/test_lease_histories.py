@@ -19,12 +19,6 @@ def test_histories_of_leases_are_those_of_the_model() -> None:
         assert totals[name], f"no history has {name}"
 
 
-@pytest.mark.soak
-def test_a_thousand_histories_of_leases_are_those_of_the_model() -> None:
-    for seed in range(100, 1100):
-        run_history(LeaseHistory, seed)
-
-
 def test_a_restart_after_the_clock_was_set_back_does_not_repeat_a_pause() -> None:
     run_history(LeaseHistory, 31490)
 

@@ -24,13 +24,6 @@ def test_rows_of_a_table_with_deletion_vectors_are_those_of_the_model() -> None:
         assert counts[name], f"the history has no {name}"
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_rows_of_many_tables_with_deletion_vectors_are_those_of_the_model() -> None:
-    for seed in range(1000, 1300):
-        run_history(VectorHistory, seed)
-
-
 @pytest.mark.nightly
 def test_a_vacuum_that_does_not_know_deletion_vectors_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogSnapshot, "vector_names", lambda *_: set())
