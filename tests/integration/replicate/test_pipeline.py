@@ -162,7 +162,7 @@ def test_pipeline_equals_the_source_when_messages_are_shuffled_repeated_and_spli
     waited = 0
     for part in split(messages, 3, seed=seed):
         run.send(part)
-        waited += run.run(max_messages_per_batch=150).released
+        waited += run.run(max_messages_per_batch=4 * rows).released
     run.assert_equal(source)
     assert waited > 0, "the shuffle should have put data before its metadata"
 
