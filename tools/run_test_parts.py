@@ -34,6 +34,8 @@ OUTPUT: Final = ROOT / ".cache" / "suite"
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)\b")
 _PART_SECONDS: Final = 90.0
 """Processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
+_QUICK: Final = ("property", "unit", "vectors")
+"""Folders whose files share parts: a process less costs 3 s less."""
 _MEMORY: Final = Path("/dev/shm")
 _MEMORY_BYTES: Final = 2 << 30
 """What must be free there for a part: the largest one leaves 0.6 GB of files."""
@@ -76,7 +78,8 @@ def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
         if name is not None:
             part = shared.setdefault(name, Part(name))
         else:
-            folder = "/".join(file.split("/")[1:2])
+            folder = file.split("/")[1]
+            folder = "unit" if folder in _QUICK else folder
             if not packed or not packed[-1].name.startswith(folder) or packed[-1].cost + cost > _PART_SECONDS:
                 packed.append(Part(f"{folder}-{len(packed) + 1}"))
             part = packed[-1]
