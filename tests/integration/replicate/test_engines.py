@@ -157,6 +157,7 @@ def test_merge_is_remembered_whichever_engine_comes_next(open_engine: Open, tmp_
     assert set(rows.content()) == {1, 3}
 
 
+@pytest.mark.nightly
 @BOTH
 def test_rows_are_those_of_the_sorted_history_when_changes_are_shuffled(open_engine: Open, tmp_path: Path) -> None:
     changes = random_history(5, 45)
@@ -303,7 +304,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("open_engine", ["deltalake", "in turn"], indirect=True)
+@pytest.mark.parametrize("open_engine", [pytest.param("deltalake", marks=pytest.mark.nightly), "in turn"], indirect=True)
 @pytest.mark.parametrize("names", [pytest.param("plain", marks=pytest.mark.nightly), "difficult"])
 def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: str) -> None:
     column = {kind: (f"c{place}" if names == "plain" else f"a {kind}.`\"'(") for place, kind in enumerate(VALUES)}

@@ -12,6 +12,7 @@ import pytest
 import headstream as hs
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.mirror.target import TargetTopic
+from headstream.replicate.run import copies
 from headstream.replicate.run.copies import check_copies
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.testing import SourceDatabase
@@ -130,7 +131,10 @@ def test_another_topic_gets_all_messages(tmp_path: Path, url: str) -> None:
     assert payloads(url, "cdc/other") == [b"one", b"two"]
 
 
-def test_a_cluster_that_cannot_be_reached_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_reached_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_TIMEOUT_MS", 500)
     config = ReplicateConfig(
         source="file:///nowhere",
         topics=("cdc/data",),
