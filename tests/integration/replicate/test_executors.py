@@ -176,7 +176,7 @@ def executor_errors(application: str) -> str:
         pytest.param([], ROWS, marks=pytest.mark.nightly),
         pytest.param(["soft"], ROWS, marks=pytest.mark.soak),
         pytest.param(["lose-executor"], ROWS, marks=pytest.mark.nightly),
-        (["lose-executor"], 30),
+        (["lose-executor", "one-executor"], 30),
     ],
 )
 def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str], rows: int) -> None:
