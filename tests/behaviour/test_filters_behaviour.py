@@ -15,6 +15,7 @@ from headstream.broker.messages import page
 from headstream.client.consumer import receiving
 from headstream.core.model.identifiers import format_message_id
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
+from headstream.log.upkeep.summaries import Summaries
 from tests.behaviour.conftest import Place, at, numbers, open_place
 
 TOPIC = "shop/orders"
@@ -159,7 +160,8 @@ def test_a_committing_poll_moves_past_what_does_not_match(log: hs.Client) -> Non
 
 
 @pytest.fixture(params=["memory", "file", "tcp", "http"])
-def small_segments(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
+def small_segments(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.Client]:
+    monkeypatch.setattr(Summaries, "interval_s", 0.1)
     with open_place(request.param, tmp_path, segment_bytes=4096) as place:
         yield place.connect()
 
