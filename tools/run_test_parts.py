@@ -135,7 +135,7 @@ def temporary_directory() -> Iterator[str | None]:
 
 
 def run(parts: list[Part], options: list[str], processes: int) -> int:
-    """Run parts in so many processes at a time, and one that mostly waits beside them, say how each ended, and write the times of all; return 1 if one failed."""
+    """Run parts in so many processes at a time, and _WAITING beside them, and write the times; return 1 if one failed."""
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir(parents=True)
     begin = time.monotonic()
