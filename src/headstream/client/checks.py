@@ -29,34 +29,34 @@ def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> f
     if isinstance(value, timedelta):
         return value / unit
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInputError(f"{name} is {value!r}", advice=f"Pass a number of {unit_name}, or a timedelta")
+        raise InvalidInputError(f"{name} must be a number of {unit_name} or a timedelta, not {value!r}")
     return value
 
 
 def check_whole(name: str, value: object) -> int:
     """Check that a value is a whole number, and return it; else raise InvalidInputError that names the argument."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass an integer")
+        raise InvalidInputError(f"{name} must be an integer, not {value!r}")
     return value
 
 
 def check_text(name: str, value: object) -> str:
     """Check that a value is text, and return it; else raise InvalidInputError that names the argument."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a string, as in "billing"')
+        raise InvalidInputError(f"{name} must be a string, not {value!r}")
     return value
 
 
 def check_function(name: str, value: object) -> None:
     """Check that a value can be called; else raise InvalidInputError that names the argument."""
     if not callable(value):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass a function")
+        raise InvalidInputError(f"{name} must be a function, not {value!r}")
 
 
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
     """Return an iterable of values; InvalidInputError if it is not iterable, or is one payload or text."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Pass a list, even for one item")
+        raise InvalidInputError(f"{name} must be a list, even for one item, not {reprlib.repr(values)}")
     return values
 
 
@@ -105,7 +105,7 @@ def _join_names(names: object) -> str | None:
     listed = list(names) if isinstance(names, Iterable) else [names]
     texts = [name for name in listed if isinstance(name, str)]
     if len(texts) < len(listed):
-        raise InvalidInputError(f"summary_headers is {names!r}", advice="Pass the names of headers, as in 'tenant,user_id'")
+        raise InvalidInputError(f"summary_headers must be header names, such as 'tenant,user_id', not {names!r}")
     return ",".join(texts)
 
 
@@ -121,5 +121,5 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
 def check_names(names: object) -> list[str]:
     """Check that a value is a list of topics as text, and return it; else raise InvalidInputError."""
     if not isinstance(names, Iterable):
-        raise InvalidInputError(f"{names!r} is neither a topic nor a list of topics", advice="Write stream/topic, or a list")
+        raise InvalidInputError(f"the topic must be a stream/topic or a list, not {names!r}")
     return [check_text("a topic", name) for name in names]

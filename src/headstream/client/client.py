@@ -143,9 +143,9 @@ class Client:
         """
         if isinstance(self._open_transport(), ClusterCounts):
             raise UnsupportedError(
-                "Kafka has no users, tokens and connections to administer by this client",
+                "this client cannot administer the users, tokens and connections of Kafka",
                 where="kafka://",
-                advice="Use Kafka's own tools, and log.cluster_stats() for its counts",
+                advice="Use Kafka's own tools, and log.cluster_stats() for the counts of the cluster",
             )
         if self._server is None:
             raise InvalidUrlError(
@@ -590,7 +590,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Specify the partition")
+            raise InvalidOptionError("the newest messages cannot be committed for all partitions", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -634,7 +634,7 @@ class Client:
         """
         committer = committer_of(group, name)
         if committer is None:
-            raise InvalidOptionError("the owner of the offsets is missing", advice="Pass the name of a group, or name=")
+            raise InvalidOptionError("the group or name that owns the offsets is missing", advice="Pass group= or name=")
         transport = self._open_transport()
         return transport.offsets.committed(find_topic_name(transport, topic), committer)
 

@@ -40,7 +40,7 @@ def run(*arguments: str, url: str, code: int = 0, given: str | bytes = "") -> Re
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("a=uint9:3", "Use uint8, or string:uint9:3 for exactly this text"),
+        ("a=uint9:3", "Use uint8, or string:uint9:3 for exactly this string"),
         ("a=UINT8:3", "Use uint8, or string"),
         ("a=sting:3", "Use string"),
         ("attempt:uint8=3", "Write attempt=uint8:3, or attempt:uint8=string:3 for exactly this key"),

@@ -63,7 +63,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     "values is 'abc'": lambda log: log.producer("shop/orders", encode=str.encode).send_many("abc"),
     "timeout_s is '5'": lambda log: log.producer("shop/orders").send(b"x").result("5"),
     "callback is 5": lambda log: log.producer("shop/orders").send(b"x").add_done_callback(5),
-    "a key is bytes, not str": lambda _: hs.Partitioning.key("a"),  # type: ignore[arg-type]
+    "a key must be bytes, not str": lambda _: hs.Partitioning.key("a"),  # type: ignore[arg-type]
     "partition '2' is not": lambda _: hs.Partitioning.partition("2"),  # type: ignore[arg-type]
     "message id 'zz' is not": lambda _: hs.Message(payload=b"x", id="zz"),  # type: ignore[arg-type]
     "segment_bytes is '1MB'": lambda _: hs.connect("memory://", segment_bytes="1MB"),

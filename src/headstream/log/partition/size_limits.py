@@ -19,9 +19,8 @@ _MAX_SEGMENT_BYTES: Final = 2 << 30
 def check_segment_bytes(segment_bytes: int) -> int:
     """Return a segment size; InvalidOptionError if it is not 4 KiB to 2 GiB."""
     if not isinstance(segment_bytes, int) or not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
-        raise InvalidOptionError(
-            f"segment_bytes is {segment_bytes!r}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
-        )
+        allowed = f"{_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
+        raise InvalidOptionError(f"segment_bytes must be {allowed}, not {segment_bytes!r}")
     return segment_bytes
 
 

@@ -72,7 +72,7 @@ def share_with_group(directory: str, group_access: str) -> None:
         group_access: One of GROUP_ACCESS.
     """
     if group_access not in GROUP_ACCESS:
-        raise InvalidOptionError(f"group_access is {group_access!r}", advice=f"Use {', '.join(GROUP_ACCESS)}")
+        raise InvalidOptionError(f"group_access must be one of {', '.join(GROUP_ACCESS)}, not {group_access!r}")
     if group_access == "none":
         return
     wanted = GROUP_ACCESS[group_access]

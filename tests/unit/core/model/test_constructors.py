@@ -62,7 +62,7 @@ def test_constructors_refuse_what_only_looks_alike(name: str, wrong: Any) -> Non
 
 
 def test_strings_that_utf8_cannot_spell_are_refused() -> None:
-    with pytest.raises(hs.HeaderError, match="character 2 of the text cannot be encoded as UTF-8"):
+    with pytest.raises(hs.HeaderError, match="character 2 of the string cannot be encoded as UTF-8"):
         hs.string("ab\ud800")
 
 

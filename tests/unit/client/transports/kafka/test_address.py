@@ -93,7 +93,11 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
         ("kafka://host:9092/topic", {}, "a Kafka URL ends with its hosts"),
         ("kafka://host:9092", {"tls": True}, "no option 'tls' for Kafka"),
         ("kafka://host:9092?timeout_ms=soon", {}, "timeout_ms is 'soon'"),
-        ("kafka://host:9092", {"kafka.enable.idempotence": "false"}, r"kafka\.enable\.idempotence is set by the client itself"),
+        (
+            "kafka://host:9092",
+            {"kafka.enable.idempotence": "false"},
+            r"kafka\.enable\.idempotence cannot be set: the client sets it",
+        ),
         ("kafka://host:9092", {"kafka.ssl.truststore.location": "/a.jks"}, "a store of type JKS, which librdkafka does not read"),
         ("kafka://host:9092", {"kafka.sasl.jaas.config": "x.Krb5LoginModule required;"}, "a login module"),
     ],

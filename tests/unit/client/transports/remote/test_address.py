@@ -58,7 +58,7 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
         ("headstream://u:secret@host?timeout_ms=0", {}, "timeout_ms is 0. Use 1 to 3600000"),
         ("headstream://u:secret@host", {"tls": "false"}, "tls is 'false'. Use True or False"),
         ("headstream://u:secret@host", {"retry_timeout_ms": -1}, "retry_timeout_ms is -1"),
-        ("headstream://u:secret@host?tls_domain=x", {}, "TLS options are given without TLS"),
+        ("headstream://u:secret@host?tls_domain=x", {}, "TLS options require TLS"),
         ("http://u:secret@host?tls=true", {}, "Use https://"),
     ],
 )

@@ -121,7 +121,7 @@ def test_half_of_a_surrogate_pair_is_read_and_written_leniently_alone() -> None:
 def test_a_kind_that_the_proposal_has_not_is_refused_by_name(value: hs.HeaderValue) -> None:
     with pytest.raises(HeaderError) as caught:
         hs.Headers({"k": value}).as_bytes(STRICT)
-    assert f"KIP-82 has no kind {value.kind_name} (header 'k')" in str(caught.value)
+    assert f"KIP-82 does not support the kind {value.kind_name} (header 'k')" in str(caught.value)
 
 
 @pytest.mark.parametrize(
