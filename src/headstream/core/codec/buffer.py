@@ -1,7 +1,7 @@
-"""Bounded reading and writing of little-endian bytes.
+"""Reads and writes little-endian bytes, with checked bounds.
 
-Every length is compared with the remaining bytes before it is used: a Reader returns a value or raises a DecodeError
-with the field, its byte position, and the numbers of needed and present bytes.
+A length is compared with the remaining bytes before it is used. A Reader returns a value, or raises a DecodeError with the field,
+its byte position, and the numbers of needed and available bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _F32: Final = struct.Struct("<f")
 
 
 class Reader:
-    """A cursor over bytes, copied only when pulled, up to `end` (None for the end of the data)."""
+    """A cursor over bytes up to `end` (None for the end of the data). Bytes are copied only when they are pulled."""
 
     __slots__ = ("_view", "at", "end")
 
@@ -35,7 +35,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes between the cursor and the end."""
+        """Number of bytes between the cursor and the end."""
         return self.end - self.at
 
     def _step(self, size: int, subject: str) -> int:
@@ -79,7 +79,7 @@ class Reader:
         return self._view[at : at + size]
 
     def pull_text(self, size: int, subject: str) -> str:
-        """Return the next `size` bytes as UTF-8 text."""
+        """Decode the next `size` bytes as UTF-8."""
         at = self._step(size, subject)
         try:
             return str(self._view[at : at + size], "utf-8")
@@ -87,11 +87,11 @@ class Reader:
             raise DecodeError(f"{subject} is not UTF-8", at + error.start) from None
 
     def pull_text8(self, subject: str) -> str:
-        """Return a text that follows its length in one byte; `subject` names it in the error."""
+        """Return a string that follows its length in one byte; `subject` names it in the error."""
         return self.pull_text(self.pull_u8(f"the length of {subject}"), subject)
 
     def pull_text32(self, subject: str) -> str:
-        """Return a text that follows its length in four bytes; `subject` names it in the error."""
+        """Return a string that follows its length in four bytes; `subject` names it in the error."""
         return self.pull_text(self.pull_u32(f"the length of {subject}"), subject)
 
     def pull_end(self, subject: str) -> None:
@@ -118,7 +118,7 @@ class Writer:
             raise InvalidInputError(f"{value} is not an unsigned {8 * size}-bit number") from None
 
     def push_u8(self, value: int) -> None:
-        """Append an unsigned 8-bit number; InvalidInputError if it is out of range, as in the following."""
+        """Append an unsigned 8-bit number; the methods for numbers raise InvalidInputError if a number is out of range."""
         self._push_int(value, 1)
 
     def push_u32(self, value: int) -> None:
@@ -141,18 +141,18 @@ class Writer:
         self._data += value
 
     def push_text(self, value: str) -> None:
-        """Append a text as UTF-8, without a length; InvalidInputError if UTF-8 cannot encode it, as in the following."""
+        """Append a string as UTF-8 without its length; the methods for strings raise InvalidInputError for lone surrogates."""
         try:
             self._data += value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"UTF-8 cannot encode character {error.start} of {value[:40]!r}") from None
 
     def push_text8(self, value: str) -> None:
-        """Append the length of a text in one byte and the text."""
+        """Append a string's length in one byte, followed by the string."""
         self._push_sized(value, 1)
 
     def push_text32(self, value: str) -> None:
-        """Append the length of a text in four bytes and the text."""
+        """Append a string's length in four bytes, followed by the string."""
         self._push_sized(value, 4)
 
     def _push_sized(self, value: str, size: int) -> None:

@@ -82,7 +82,7 @@ def siphash128(
 
 
 def siphash(data: BytesLike, seed: bytes) -> bytes:
-    """Return the 16 bytes of the hash; the seed has 16 bytes."""
+    """Return the hash, 16 bytes; the seed has 16 bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     seed_low: cython.ulonglong = int.from_bytes(seed[:8], "little")
