@@ -1,4 +1,4 @@
-"""The protocols of Iggy servers, without sockets: the older protocol (message state and CRC-32), and in vsr/ the current protocol.
+"""The protocols of Iggy servers, without sockets: the older protocol (message state, CRC-32), and in vsr/ the current protocol.
 
     codes.py      the commands, their HTTP routes, and whether they need a login   route_matching.py   a path -> a command
     statuses.py   the errors                                                       refusals.py   status <-> error
