@@ -12,7 +12,8 @@ The dialect `binary-first` is the format before state and checksum were added to
     polled   offset u64 | timestamp u64 | id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 Values for which the format has no field are reserved headers: a message's key is `hs.key` (raw), always first; a null payload is
-`hs.null` (bool, true), directly after `hs.key` or first, with an empty payload. In any other position these are ordinary headers.
+`hs.null` (bool, true), directly after `hs.key` or first, with an empty payload. In any other position, headers with these names
+are ordinary headers.
 """
 
 from __future__ import annotations

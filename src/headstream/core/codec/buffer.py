@@ -46,35 +46,35 @@ class Reader:
         return at
 
     def pull_struct(self, layout: struct.Struct, subject: str) -> tuple[Any, ...]:
-        """Return the fields of a fixed layout; `subject` names them in the error."""
+        """Return the fields of a fixed layout; `subject` names the fields in the error."""
         return layout.unpack_from(self._view, self._step(layout.size, subject))
 
     def pull_u8(self, subject: str) -> int:
-        """Return an unsigned 8-bit number; `subject` names it in the error."""
+        """Return an unsigned 8-bit number; `subject` names the field in the error."""
         return self._view[self._step(1, subject)]
 
     def pull_u32(self, subject: str) -> int:
-        """Return an unsigned 32-bit number; `subject` names it in the error."""
+        """Return an unsigned 32-bit number; `subject` names the field in the error."""
         value: int = _U32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
     def pull_u64(self, subject: str) -> int:
-        """Return an unsigned 64-bit number; `subject` names it in the error."""
+        """Return an unsigned 64-bit number; `subject` names the field in the error."""
         value: int = _U64.unpack_from(self._view, self._step(8, subject))[0]
         return value
 
     def pull_f32(self, subject: str) -> float:
-        """Return a 32-bit IEEE 754 number; `subject` names it in the error."""
+        """Return a 32-bit IEEE 754 number; `subject` names the field in the error."""
         value: float = _F32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
     def pull_bytes(self, size: int, subject: str) -> bytes:
-        """Return a copy of the next `size` bytes; `subject` names them in the error."""
+        """Return a copy of the next `size` bytes; `subject` names the bytes in the error."""
         at = self._step(size, subject)
         return bytes(self._view[at : at + size])
 
     def pull_view(self, size: int, subject: str) -> memoryview:
-        """Return the next `size` bytes without copying them; `subject` names them in the error."""
+        """Return the next `size` bytes without copying them; `subject` names the bytes in the error."""
         at = self._step(size, subject)
         return self._view[at : at + size]
 
@@ -87,11 +87,11 @@ class Reader:
             raise DecodeError(f"{subject} is not UTF-8", at + error.start) from None
 
     def pull_text8(self, subject: str) -> str:
-        """Return a string that follows its length in one byte; `subject` names it in the error."""
+        """Return a string that follows its length in one byte; `subject` names the field in the error."""
         return self.pull_text(self.pull_u8(f"the length of {subject}"), subject)
 
     def pull_text32(self, subject: str) -> str:
-        """Return a string that follows its length in four bytes; `subject` names it in the error."""
+        """Return a string that follows its length in four bytes; `subject` names the field in the error."""
         return self.pull_text(self.pull_u32(f"the length of {subject}"), subject)
 
     def pull_end(self, subject: str) -> None:
@@ -130,7 +130,7 @@ class Writer:
         self._push_int(value, 8)
 
     def push_f32(self, value: float) -> None:
-        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large."""
+        """Append a 32-bit IEEE 754 number; InvalidInputError if the number is too large."""
         try:
             self._data += _F32.pack(value)
         except OverflowError:

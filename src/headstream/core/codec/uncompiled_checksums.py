@@ -64,7 +64,7 @@ def copy_crc32(target: memoryview, at: int, source: memoryview, start: int, size
 
 
 def xxh3_from(p: memoryview, at: int, size: int) -> int:
-    """Return the XXH3 of 64 bits, seed 0, of `size` bytes."""
+    """Return the 64-bit XXH3 of `size` bytes, with seed 0."""
     return xxhash.xxh3_64_intdigest(p[at : at + size])
 
 

@@ -168,7 +168,7 @@ _FIELDS: Final[dict[Field, Callable[[ReceivedMessage], _Value]]] = {
 
 
 def compare_values(test: str, left: bool | int | float | bytes, right: bool | int | float | bytes) -> int:
-    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types."""
+    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if the values have different types."""
     return _compare(test, left, right)
 
 

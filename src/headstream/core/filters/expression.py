@@ -1,4 +1,4 @@
-"""The expression tree of a filter, and the fields of a message that it can name."""
+"""The expression tree of a filter, and the fields of a message that a filter can name."""
 
 from __future__ import annotations
 

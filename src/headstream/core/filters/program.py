@@ -41,7 +41,7 @@ _MAX_NUMBER: Final = (1 << 16) - 1
 
 
 def compile_expression(expression: Expression) -> bytes:
-    """Return the program for a typed expression; InvalidInputError if it has too many steps or values."""
+    """Return the program for a typed expression; InvalidInputError if the program has too many steps or values."""
     return _Compiler(expression).compile()
 
 

@@ -54,7 +54,7 @@ class ValueSummary:
     Args:
         numbers: The smallest and the largest possible number, including infinities but not NaN; None if no number is possible.
         texts: The smallest possible string, and an upper bound or None; None if no string is possible.
-        values: All possible values except null, NaN and values of unknown kinds; None if they are not listed.
+        values: All possible values except null, NaN and values of unknown kinds; None if the values are not listed.
         bloom: The possible integers and strings; None if there is no Bloom filter.
         has_floats: Whether floats are possible, which `bloom` does not contain.
     """

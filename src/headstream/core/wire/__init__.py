@@ -21,11 +21,12 @@ A server over TCP:
             answer = encode_response(status_of(error))                   a lookup (entry().is_lookup): encode_response(0)
     frames.done()
 
-A server over HTTP: find_route(method, path), COMMANDS[code].decode_http(path, query, body), the same handler,
-encode_http_reply(reply) with the route's success status; refusal_to_json(error) and http_status() for an error.
+A server over HTTP calls find_route(method, path), COMMANDS[code].decode_http(path, query, body) and the same handler, and sends
+encode_http_reply(reply) with the route's success status. For an error it sends refusal_to_json(error) with http_status().
 
-A client: encode_request(command.code, command.encode()), the frames of FrameBuffer.for_responses(), and per frame
-decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP: command.to_json() and reply_from_json().
+A client sends encode_request(command.code, command.encode()), receives frames with FrameBuffer.for_responses(), and decodes a
+frame with decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP it uses command.to_json() and
+reply_from_json().
 
 docs/iggy.md lists the differences from the original server, and the oddities of the original server that are reproduced.
 """

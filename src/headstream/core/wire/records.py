@@ -197,7 +197,7 @@ class HttpRequest(NamedTuple):
 
     Args:
         path: The percent-encoded path, beginning with a slash.
-        body: The JSON document, or None for no body.
+        body: The JSON document, or None if the request has no body.
     """
 
     method: str

@@ -38,7 +38,7 @@ _PATTERNS: Final = _patterns()
 
 
 def find_route(method: str, path: str) -> FoundRoute | None:
-    """Return the command of a method and a percent-encoded path without the query, or None."""
+    """Return the command for a method and a percent-encoded path without query, or None."""
     for known, pattern, entry in _PATTERNS:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:

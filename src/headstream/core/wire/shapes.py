@@ -62,7 +62,7 @@ class Default(NamedTuple):
 
 
 class Json(NamedTuple):
-    """The name of a field in JSON, if it differs."""
+    """The name of a field in JSON, if it differs from the Python name."""
 
     name: str
 

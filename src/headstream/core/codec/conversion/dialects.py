@@ -65,7 +65,7 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
         on_loss: What to do about a loss: a policy, or several policies in order of preference.
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
     """
     capabilities, policies = _dialect(to).capabilities, policies_of(on_loss)
     changes: dict[str, Any] = _bare_changes(message) if "bare" in policies and to in _WITH_RESERVED_HEADERS else {}
@@ -106,7 +106,7 @@ def _omitted(part: str, message: Message) -> dict[str, Any]:
 
 
 def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
-    """Return a message in another dialect.
+    """Convert a message to another dialect.
 
     Args:
         message: The message; read_messages() decodes bytes to messages.
@@ -119,9 +119,9 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: the message is impossible in the dialect: a message that was not polled in `binary-first`, a payload
-            that is not an envelope in `replicate`, a number beyond the dialect's fields.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
+        InvalidInputError: the dialect cannot represent the message at all: `binary-first` requires a polled message, `replicate`
+            requires an envelope as payload, and numbers must be in the range of the dialect's fields.
         InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)
@@ -134,9 +134,9 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
         on_loss: As for convert().
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be in the same document as the
-            other messages.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
+        InvalidInputError: the dialect cannot represent a message at all, as for convert(), or the messages cannot be in one
+            document.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 

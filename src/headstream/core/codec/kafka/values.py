@@ -27,7 +27,7 @@ def check_long(key: str, value: HeaderValue, where: str) -> None:
 
 
 def name_float(number: float) -> str:
-    """Return Java's name of a float that is not finite."""
+    """Return Java's name for a float that is not finite."""
     return next((name for name, value in _NOT_NUMBERS.items() if value == number), "NaN")
 
 

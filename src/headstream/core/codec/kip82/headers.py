@@ -73,7 +73,7 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
+    """The layout of KIP-82's header block, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
 
     strict: bool = True
     limits: HeaderLimits = field(default_factory=HeaderLimits)

@@ -3,7 +3,7 @@
     hs.id raw 16 bytes | hs.state int16 | hs.appended int64 | hs.checksum int64     in this order, if needed
 
 hs.appended is the log's time in microseconds, if the time is not a full millisecond. hs.checksum is a checksum that does not
-match the payload. In other positions these are ordinary headers.
+match the payload. In other positions, headers with these names are ordinary headers.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class GroupMember(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails(Group):
-    """One group with its members, up to the end of the bytes."""
+    """One group with its members, which extend to the end of the bytes."""
 
     members: Annotated[tuple[GroupMember, ...], Records(GroupMember)] = ()
 

@@ -63,7 +63,7 @@ class StreamPermissions(Record):
     topics: Mapping[int, TopicPermissions] = field(default_factory=dict)
 
     def spell(self) -> dict[str, Any]:
-        """Return them as a JSON object."""
+        """Return the permissions as a JSON object."""
         return Record.spell(self) | {"topics": _map_to_json(self.topics)}
 
     @classmethod
@@ -123,7 +123,7 @@ class Permissions(Record):
         return cls(everywhere, streams)
 
     def spell(self) -> dict[str, Any]:
-        """Return them as a JSON object."""
+        """Return the permissions as a JSON object."""
         return {"global": self.everywhere.spell(), "streams": _map_to_json(self.streams)}
 
     @classmethod

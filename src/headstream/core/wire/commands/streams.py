@@ -30,7 +30,7 @@ class Stream(Record):
 
 @dataclass(frozen=True, slots=True)
 class StreamDetails(Stream):
-    """One stream with its topics, up to the end of the bytes."""
+    """One stream with its topics, which extend to the end of the bytes."""
 
     topics: Annotated[tuple[Topic, ...], Records(Topic)] = ()
 

@@ -149,7 +149,7 @@ class CacheMetrics(Record):
 
 
 class CachesShape(Records):
-    """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
+    """count u32 | metrics ...; in JSON an object with the keys `stream-topic-partition`."""
 
     def to_json_value(self, value: Any) -> Any:
         json_value = [metrics.spell() for metrics in value]

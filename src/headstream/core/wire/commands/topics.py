@@ -105,7 +105,7 @@ class PartitionInfo(Record):
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails(Topic):
-    """One topic with its partitions, up to the end of the bytes."""
+    """One topic with its partitions, which extend to the end of the bytes."""
 
     partitions: Annotated[tuple[PartitionInfo, ...], Records(PartitionInfo)] = ()
 

@@ -47,7 +47,7 @@ def encode_counts(found: GroupDeliveries) -> GroupCounts:
 
 @dataclass(frozen=True, slots=True)
 class GetGroupDeliveries(GroupCommand[GroupCounts]):
-    """Return the counts of a group's unfinished messages, and whether it is paused."""
+    """Return the counts of a group's unfinished messages, and whether the group is paused."""
 
     code = Code.GET_GROUP_DELIVERIES
     reply = one(GroupCounts)

@@ -150,7 +150,7 @@ class SetState(TopicCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class StateChange(Record):
-    """The state of a message and the reason of its last change."""
+    """The state of a message and the reason for its last change."""
 
     offset: U64
     state: Annotated[int, STATE]

@@ -242,7 +242,7 @@ class BlockBuilder:
         self._parts.append(_BlockPart(VariableColumn(b"", data, validity), width, key, kind))
 
     def build(self) -> Blocks:
-        """Return the blocks; InvalidInputError if they are 2 GiB or more."""
+        """Return the blocks; InvalidInputError if the blocks have 2 GiB or more."""
         sized, placed = bytearray(8 * self._count), c.new_bytes(4 * self._count + 4)
         for part in self._parts:
             _measure_part(part, self._count, sized)

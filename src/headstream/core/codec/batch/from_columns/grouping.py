@@ -97,7 +97,7 @@ def _scatter(
 
 
 def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
-    """Sort sent messages by group (int32 per message, 0 to groups - 1); messages of one group stay in order."""
+    """Sort sent messages by group (int32 per message, 0 to groups - 1); messages of the same group keep their order."""
     sent_view, targets_view = memoryview(sent), memoryview(targets)
     summed = bytearray(16 * groups)
     p: cython.p_const_uchar = c.readable(sent_view)

@@ -91,7 +91,7 @@ def _hash_keys(
     partitions: cython.ulonglong,
     q: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the partition of each key, 0 for null; return -1, or the first key with invalid offsets."""
+    """Write the partition of each key, 0 for null; return -1, or the number of the first key with invalid offsets."""
     i: cython.longlong
     for i in range(count):
         begin: cython.longlong = c.load32(offsets, 4 * i)

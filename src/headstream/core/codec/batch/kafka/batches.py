@@ -310,7 +310,7 @@ def encode_batch(
     """Encode stored messages as a record batch.
 
     Args:
-        chunks: Complete stored messages in order of their offsets; without messages the batch has no records.
+        chunks: Complete stored messages in order of offset; can be empty.
         base_offset: First offset of the batch; at most the first message's offset.
         last_offset: Last offset of the batch; at least the last message's offset, and less than base_offset + 2^31.
         write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None

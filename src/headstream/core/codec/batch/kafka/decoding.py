@@ -1,6 +1,6 @@
 """Converts Kafka's header arrays to header blocks without a Python object per message, as decode_record() does for one record.
 
-    in    lists of (key STRING, value BINARY or null), as from Spark's Kafka source, in Arrow's layout
+    in    lists of (key STRING, value BINARY or null) in Arrow's layout, for example from Spark's Kafka source
     out   (key_length u32 | key | kind u8 | value_length u32 | value)* per message, with the kinds from hs.kinds
 
 hs.id, hs.appended and hs.kinds are not headers of a message, so they are omitted if they are valid. Rare cases have only one

@@ -81,7 +81,7 @@ def _digits_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlo
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text is -?(0|[1-9][0-9]{0,38})."""
+    """Return whether a text matches -?(0|[1-9][0-9]{0,38})."""
     end: cython.longlong = at + size
     if at < end and p[at] == 45:
         at += 1
@@ -94,7 +94,7 @@ def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_float(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text is -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
+    """Return whether a text matches -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
     end: cython.longlong = at + size
     begin: cython.longlong
     if at < end and p[at] == 45:
