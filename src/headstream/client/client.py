@@ -241,9 +241,8 @@ class Client:
             fsync: When messages are synced to disk: `always`: before they are acknowledged; `interval`: within a second; `never`:
                 when the operating system writes them. A power failure can lose acknowledged messages that are not synced.
             if_not_exists: Return an existing topic of that name unchanged.
-            options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count, summary_headers, deletion_grace_us, legal_hold, kafka_headers. Omitted options are off;
-                deletion_grace_us defaults to a week.
+            options: See update_topic(): retention_us, retention_bytes, compaction_delay_us, deduplication_count, summary_headers,
+                deletion_grace_us, legal_hold, kafka_headers. Omitted options are off; deletion_grace_us defaults to a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -295,8 +294,8 @@ class Client:
                     10,000,000; a message with a repeated id is dropped.
                 summary_headers: Names of at most 8 headers, as a list or separated by commas. Their values are summarized for
                     each closed segment file, so that filters skip files that lack the searched value.
-                deletion_grace_us: Time within which messages marked for deletion are removed from the disk, microseconds; None
-                    keeps the messages.
+                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None keeps
+                    them.
                 legal_hold: Whether to keep all messages; no operation then removes messages.
                 kafka_headers: Header convention for Kafka clients of the server: `headstream` (the default), `spring`, `connect`,
                     `connect-json`, `cloudevents` or `raw`.
@@ -397,8 +396,7 @@ class Client:
         Args:
             encode: A serializer, such as serializers.json(), or a function from a value to bytes. The producer then accepts
                 values instead of payloads.
-            linger_ms: Maximum time that a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without
-                delay.
+            linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without delay.
             batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
             batch_count: Number of messages at which a batch is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
@@ -498,29 +496,28 @@ class Client:
             decode: A serializer, such as serializers.json(), or a function from bytes to a value; messages then have a `value`. A
                 payload that cannot be decoded raises SerializerError on every call until seek() skips the message.
             options: By name:
-               group: Group for which offsets are committed.
-               name: Single consumer for which offsets are committed. Without group and name, nothing is committed.
-               partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
-                   partitions are not shared.
-               start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
-                   messages appended later), or a PollingStrategy.
-               states: States to deliver, by default `available`; None delivers all messages.
-               where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-               on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
-                   number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
-               timeout_ms: Iteration ends after this time without a message; None waits without limit.
-               session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
-                   partitions if other members wait for them; later commits in these partitions are rejected.
-               on_error: Policy for a message whose processing raises an error, as in hs.Retry(attempts=5): the failure is
-                   counted and the message is retried after a delay. Requires a group. Without a policy, the message is not
-                   committed.
-               dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
-               mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
-                   A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
-               lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default); then another
-                   worker receives the message.
-               on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
-                   reading, within the consumer's calls and in their thread.
+                group: Group for which offsets are committed.
+                name: Single consumer for which offsets are committed. Without group and name, nothing is committed.
+                partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
+                    partitions are not shared.
+                start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
+                    messages appended later), or a PollingStrategy.
+                states: States to deliver, by default `available`; None delivers all messages.
+                where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
+                on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
+                    number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                timeout_ms: Iteration ends after this time without a message; None waits without limit.
+                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
+                    partitions if other members wait for them; later commits in these partitions are rejected.
+                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                    counted and the message is retried after a delay. Requires a group. Without a policy, the message is not committed.
+                dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
+                mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
+                    A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
+                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default); then another
+                    worker receives the message.
+                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
+                    reading, within the consumer's calls and in their thread.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -782,8 +779,7 @@ class Client:
         """Flush and close the client's producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store all messages or a consumer could not be closed cleanly; the client is
-                closed anyway.
+            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly; the client is closed.
         """
         if self._is_closed:
             return

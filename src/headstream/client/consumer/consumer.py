@@ -52,8 +52,7 @@ class Consumer(BaseConsumer):
 
     @property
     def positions(self) -> dict[int, int]:
-        """Partition -> offset of the next message to fetch; empty with `mode="shared"`: see log.group(topic, group).partitions
-        instead."""
+        """Partition -> offset of the next message to fetch; empty with `mode="shared"` (see log.group(topic, group))."""
         return dict(self._reading.positions)
 
     @property

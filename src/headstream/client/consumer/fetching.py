@@ -294,8 +294,7 @@ class Fetching:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Apply a new assignment. Return the revoked partitions to release (no message in progress), and the new partitions for
-        begin().
+        """Apply a new assignment. Return revoked partitions to release (no message in progress), and new partitions for begin().
 
         Undelivered messages of a revoked partition are dropped: the partition's next owner fetches them again.
         """

@@ -54,8 +54,7 @@ class Reading(ABC):
     """Reads a topic for one consumer; not thread-safe.
 
     Attributes:
-        may_wait: Whether take() can block although a message is buffered, because it first records the previous message in the
-            log.
+        may_wait: Whether take() can block although a message is buffered, to record the previous message in the log.
     """
 
     may_wait: bool = True
@@ -95,7 +94,7 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted` None: for single
+        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for single
         delivery."""
 
     @abstractmethod

@@ -2,8 +2,7 @@
 
 send() encodes and checks a message (encoding.py) and adds it to a batch (sending.py). The producer's thread delivers due batches
 (delivery.py) in sequence. Python raises KeyboardInterrupt (Ctrl-C) in the main thread, so it never interrupts an append, and sent
-messages are flushed afterwards. The locks and queues are implemented in C; unlike a Condition, they stay consistent when
-interrupted.
+messages are flushed afterwards. Locks and queues are implemented in C; unlike a Condition, they stay consistent when interrupted.
 """
 
 from __future__ import annotations
@@ -117,11 +116,9 @@ class Producer:
             key: Bytes that identify the message and determine its partition.
             headers: Typed headers: a dict, a list of pairs (for repeated names) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
-            id: Unsigned 128-bit number or a UUID. For 0 an id is generated: by the producer if the topic deduplicates, else by
-                the log.
+            id: Unsigned 128-bit number or a UUID. For 0, the producer (if the topic deduplicates) or the log generates an id.
             partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key,
-                `hs.Partitioning.balanced()` rotates. By default, the message's key is hashed; messages without a key rotate over
-                all partitions.
+                `hs.Partitioning.balanced()` rotates. By default, the message's key is hashed; messages without a key rotate.
 
         Raises:
             HeaderError: a header is invalid or reserved.

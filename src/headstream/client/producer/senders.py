@@ -35,8 +35,7 @@ class Senders:
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 
     def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Delivered:
-        """Call `send` with the topic's producer; return the message's position once it is
-        stored."""
+        """Call `send` with the topic's producer; return the position of the stored message."""
         began_s = time.monotonic()
         while True:
             producer, made_s = self._find(topic)

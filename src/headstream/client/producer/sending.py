@@ -5,8 +5,7 @@
     sending.remove_finished(batch)                   removes a batch that is stored or has failed
 
 The partition is the requested partition or is hashed from the key; for messages without both, partitions rotate after each batch.
-A taken batch stays at the head of the queue until it is settled. Batches of one partition are taken in the order of their
-messages.
+A taken batch stays at the head of the queue until it is settled. Batches of one partition are taken in order.
 
 Not thread-safe: callers hold a lock. If Ctrl-C interrupts add(), the message may or may not have been added; all batches stay
 consistent, because a batch is one list entry from creation to settlement and is never moved.

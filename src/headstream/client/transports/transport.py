@@ -1,7 +1,6 @@
 """Transport: the interface between a client and an embedded broker or a server.
 
-The broker (headstream.broker) implements this interface directly, with the same names and
-semantics.
+The broker (headstream.broker) implements this interface with the same names and semantics.
 """
 
 from __future__ import annotations

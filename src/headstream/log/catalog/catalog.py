@@ -193,9 +193,8 @@ class Catalog:
         """Apply all changes of the body durably, or none of them.
 
         Args:
-            touched: Numbers of the topics that are added, changed or deleted; the body can add numbers. The snapshot is then
-                updated only for these topics, so that the cost does not depend on the number of topics. None if the topics are
-                unknown.
+            touched: Numbers of the topics that are added, changed or deleted; the body can add numbers. Only these topics are
+                then updated in the snapshot, independent of the number of topics. None if the topics are unknown.
         """
         with self._lock, translated(self._where):
             known = self.known

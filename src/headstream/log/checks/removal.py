@@ -1,8 +1,7 @@
 """Removes a log: deletes only files that the log and its server have created.
 
 The marker is removed first, then the catalog: after a crash, the directory contains no log, and the removal can be repeated. The
-writer's lock is held throughout. The lock file is kept, because after its deletion two processes could lock two files of the same
-name.
+writer's lock is held throughout. The lock file is kept, because otherwise two processes could lock two files of the same name.
 """
 
 from __future__ import annotations

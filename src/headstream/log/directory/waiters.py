@@ -102,8 +102,7 @@ class Waiters:
 
         Args:
             is_there: The condition, called with the directories that possibly changed; reads the files.
-            watch: Called with directories before each check of the condition; returns whether appends to these directories
-                notify.
+            watch: Called with directories before each check of the condition; returns whether their appends notify.
         """
         until = monotonic() + timeout_s
         check_s = _FIRST_CHECK_S

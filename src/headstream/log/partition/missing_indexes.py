@@ -16,8 +16,7 @@ _OFFSET_BYTES = 8
 def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> list[int]:
     """Rebuild each missing index of a partition if the messages prove it; return the first offsets of all segments.
 
-    If an earlier segment's index cannot be proven, reads of the segment's offsets raise an error; CorruptLogError for the newest
-    segment.
+    If an index cannot be proven, reads of the segment raise an error; for the newest segment, raises CorruptLogError.
     """
     unindexed = unindexed_logs(names)
     indexed = base_offsets(names)

@@ -80,8 +80,7 @@ class PartitionEnd:
     Attributes:
         base_offset: First offset of the newest segment, or NO_SEGMENT.
         byte_position: Position of the next message in the segment.
-        needs_recovery: Set during a write; after an exception in a write, recovery must read from the disk which sends are
-            committed.
+        needs_recovery: Set during a write; after an exception, recovery must read from the disk which sends are committed.
         is_announced: Whether the syncer was notified of appends since the last sync.
     """
 
@@ -193,8 +192,8 @@ class PartitionEnd:
         """Append a producer's small batch like append(); the producer NO_NUMBER means a batch without a number.
 
         Returns:
-            The offset of the first message, the time, and the number of messages; None if the batch needs the general path:
-            nothing is committed.
+            The offset of the first message, the time, and the number of messages; None if the general path is needed: nothing is
+            committed.
         """
         if cython.compiled:
             return self._append_numbered(view, at, until, timestamp_us, producer_id, epoch, sequence)

@@ -1,7 +1,6 @@
 """Recovery: repairs a partition after a crash, before the next writer appends.
 
-A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process can leave these
-states:
+A send is written in two steps, data and then index entry, and then acknowledged. A killed process can leave these states:
 
     data without its entry, complete or torn      truncated: never acknowledged
     a torn entry                                  truncated with its data: never acknowledged

@@ -330,8 +330,7 @@ class PartitionFollower:
             size_bytes: Approximate size of the chunk.
 
         Raises:
-            CorruptSendError: the first messages of the range are damaged; next_readable() returns the offset at which to
-                continue.
+            CorruptSendError: the first messages of the range are damaged; next_readable() returns the next offset.
         """
         number = self._segment_number(from_offset)
         segment_end = self._segment_end(number)

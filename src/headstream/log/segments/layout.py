@@ -32,8 +32,7 @@ an entry have the entry's timestamp; timestamps never decrease within a partitio
 the .log with each state byte as 0; check is the CRC-32C of the preceding bytes of the header or entry, seeded with the low half
 of base_offset, so that an entry is valid only in its own file.
 
-The log start offset of a partition is the greater of two offsets: the greatest .start, and the first offset of the oldest
-segment.
+The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
 """
 
 from __future__ import annotations

@@ -166,8 +166,7 @@ class Segment:
     ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset at which to continue.
 
-        If compaction has removed the entire range, the bytes are empty and the returned offset is the next existing offset, or
-        until_offset.
+        If compaction has removed the entire range, returns no bytes and the next existing offset, or until_offset.
 
         Args:
             next_base: First offset of the next segment, or None if this is the newest.
@@ -202,8 +201,7 @@ class Segment:
             return -1
 
     def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
-        """Raise CorruptSendError if messages before an offset may be missing, because the index is truncated or segments are
-        missing."""
+        """Raise CorruptSendError if messages before an offset may be missing: a truncated index or missing segments."""
         index = self._opened()
         proven, what = find_verified_end(index, self._data_bytes, next_base)
         if what and proven < until_offset:

@@ -6,8 +6,7 @@
     done       catalog, one transaction: writer and epoch; then the staged files are removed
 
 A power failure before the intent leaves an epoch that is neither appended nor acknowledged; its writer commits the epoch again.
-The manifest therefore need not be synced. The staged files are synced before the intent, because recovery needs them to complete
-the commit.
+The manifest therefore need not be synced. The staged files are synced before the intent, because recovery needs them.
 
 An interrupted commit is completed before any other append to its partitions: at the next opening, or, in the same process, by the
 next send to one of the partitions. Offsets show which chunks are appended: a partition's chunks are contiguous from the intent's

@@ -62,8 +62,7 @@ def commit_staged(
         timeout_s: How long to wait for another process that holds the log's lock, seconds.
 
     Raises:
-        LogLockedError: the process that holds the lock does not append the batches; the commit is withdrawn, nothing is in the
-            log.
+        LogLockedError: the process that holds the lock does not append; the commit is withdrawn, nothing is in the log.
         InvalidInputError: the batches cannot be appended, for example because a topic was deleted or a later epoch of the writer
             is committed; no message is in the log.
         StorageError: the operating system reported an error; the log's next writer completes the commit.

@@ -1,5 +1,4 @@
-"""Operating-system calls: the limit of open files, reserved space after a file's end, early flushing, and notifications of
-directory changes.
+"""Operating-system calls: limit of open files, space reserved after a file's end, early flushing, directory notifications.
 
 All calls except the first are Linux calls, made through the C library. If they are not available, reserve() and start_writing()
 do nothing and open_inotify() returns None; callers work without them.

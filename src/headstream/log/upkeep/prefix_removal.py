@@ -7,8 +7,7 @@
 The remaining messages keep their offsets, and the rewritten segment keeps its name. The log start offset never decreases; a
 smaller offset has no effect. A crash can leave bytes of deleted messages, which the next call removes.
 
-The previous .start file is kept until the next call, because a concurrent listing of the directory can miss the new name and must
-not miss both.
+The previous .start file is kept until the next call, because a concurrent directory listing can miss the new name.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
         OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
         LegalHoldError: the topic is under legal hold; nothing is removed.
         TopicNotFoundError: the topic was deleted or changed meanwhile.
-        CorruptLogError: the segment that contains the offset is damaged; its bytes are kept, but messages before the offset are
-            unreadable.
+        CorruptLogError: the segment that contains the offset is damaged; its bytes are kept, unreadable before the offset.
     """
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files

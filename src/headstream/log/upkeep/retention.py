@@ -1,8 +1,7 @@
 """Retention: drops the oldest messages of topics with an age or size limit.
 
 Only entire closed segments are dropped, oldest first, never the newest segment. The age of a segment is the age of its newest
-message. The size limit applies to all partitions of a topic together: the oldest closed segment of all partitions is dropped
-first.
+message. The size limit applies to a topic's partitions together: their oldest closed segment is dropped first.
 
 If a segment contains a message that failed permanently in a group, the segment and all newer segments of its partition are kept
 until the group's delivery journal confirms the dead letter. A warning of `headstream.log` reports this every hour, because the

@@ -46,8 +46,7 @@ class KafkaAddress:
         default_stream: The stream of topics whose names have no dot.
         connect_timeout_ms: Timeout of the first connection.
         timeout_ms: Timeout of a request, including retries.
-        kafka_headers: Header convention. None: encode with Headstream's convention, decode with the convention marked in the
-            record.
+        kafka_headers: Header convention. None: encode with Headstream's convention, decode with the record's convention.
     """
 
     hosts: str

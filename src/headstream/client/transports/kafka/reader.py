@@ -2,8 +2,7 @@
 
 librdkafka prefetches in the background; PartitionReader buffers the fetched records by partition, in order. A poll that continues
 the previous poll takes buffered records; a poll from another offset restarts the partition. If no record is buffered, the poll
-requests the partition's end offset from the leader, so that the poll returns every message that was acknowledged before. Not
-thread-safe.
+requests the partition's end offset from the leader, so that it returns every message acknowledged before. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class PartitionReader:
     """Reads partitions of one cluster.
 
     Args:
-        longest_fetch_ms: Maximum time that a broker waits for messages in a fetch, milliseconds; a partition assigned during a
-            fetch also waits.
+        longest_fetch_ms: Maximum wait of a broker in a fetch, milliseconds; a partition assigned during a fetch also waits.
     """
 
     def __init__(self, cluster: Cluster, longest_fetch_ms: int) -> None:

@@ -27,8 +27,7 @@ class RemoteOptions:
 
     Args:
         tls: Whether headstream:// is encrypted; https:// and quic:// are always encrypted.
-        tls_verify: Whether the server's certificate is checked; if not, other machines on the network can read and change all
-            data.
+        tls_verify: Whether the server's certificate is checked; if not, other machines can read and change all data.
         tls_ca_file: A PEM file with trusted certificates; None uses the system's certificates.
         tls_domain: The name in the server's certificate, if different from the host.
         connect_timeout_ms: Timeout for opening a connection.
@@ -93,8 +92,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     """Parse a URL; missing parts are taken from environment variables.
 
     Credentials are taken from `user:password@` in the URL, or `:token@` for a personal access token; else from
-    HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; else from HEADSTREAM_TOKEN. Options in `given` override options in the URL's
-    query.
+    HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; else from HEADSTREAM_TOKEN. Options in `given` override the URL's options.
 
     Raises:
         InvalidUrlError: the URL has no host or there are no credentials; the error contains no credentials.

@@ -79,8 +79,7 @@ class Server:
     # -- clients ----------------------------------------------------------------------------------------------
 
     def me(self) -> ClientDetails:
-        """Return the current connection's details; InvalidInputError over HTTP, which has no
-        connections."""
+        """Return details of the current connection; InvalidInputError over HTTP."""
         return self._caller.call(GetMe())
 
     def clients(self) -> list[Client]:
