@@ -108,7 +108,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
         except (PySparkException, Py4JJavaError) as error:
             if not is_too_big(error):
                 raise
-            _LOGGER.warning("a micro-batch does not fit into the memory of Spark's driver: it is fetched in pieces")
+            _LOGGER.warning("a micro-batch does not fit into the memory of Spark's driver and is fetched in pieces")
     schema = frame.limit(0).toArrow().schema
     return pa.concat_tables([schema.empty_table(), *_pieces(frame)])
 

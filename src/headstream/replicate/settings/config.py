@@ -193,7 +193,7 @@ class ReplicateConfig:
             raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
         if problems:
             problems_text = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
-            raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
+            raise InvalidOptionError(f"{len(problems)} settings are invalid: {problems_text}")
 
         for name in STORE_PLACES:
             place: Place | None = getattr(self, name)
@@ -216,7 +216,7 @@ class ReplicateConfig:
         """The directory of the pipeline's own state: the checkpoint, or its working copy."""
         directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
         if directory is None:
-            raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
+            raise InvalidOptionError("the checkpoint in the object store has no working copy yet", where="checkpoint")
         return directory
 
     @property

@@ -35,10 +35,10 @@ class DebeziumSettings:
 
     def __post_init__(self) -> None:
         if not self.topics or not self.placeholder:
-            raise InvalidOptionError("topics and placeholder cannot be empty", where="debezium")
+            raise InvalidOptionError("topics and placeholder must not be empty", where="debezium")
         if len(self.sequence) > _MOST_POSITIONS:
             raise InvalidOptionError(
-                "a change sequence has room for two numbers", where="debezium.sequence", advice='Write it as in ["ts_ns"]'
+                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use for example ["ts_ns"]'
             )
 
     def reads(self, topic: str) -> bool:

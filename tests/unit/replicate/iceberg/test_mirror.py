@@ -211,7 +211,7 @@ def test_sync_refuses_a_table_that_another_writer_or_another_delta_table_has_mad
         make_mirror(catalog, tmp_path / "b").sync()
     catalog.drop_table(IDENTIFIER)
     catalog.create_table(IDENTIFIER, pa.schema([("x", pa.int64())]), location=f"file://{tmp_path}/own")
-    with pytest.raises(ReplicateError, match="Headstream did not make this Iceberg table"):
+    with pytest.raises(ReplicateError, match="Headstream did not create this Iceberg table"):
         mirror.repair()
     assert "own" in loaded(catalog).location()
 
