@@ -208,7 +208,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
                 ({"subscribe": "orders"}, "'orders' is not a topic"),
                 ({"url": "headstream://host:8090"}, "Write headstream://user:password@"),
                 ({"url": "file:///proc/self"}, "NotALogError"),
-                ({"url": "file:///nowhere/at/all"}, "there is no log here"),
+                ({"url": "file:///nowhere/at/all"}, "the directory contains no log"),
             )
         ),
     ],

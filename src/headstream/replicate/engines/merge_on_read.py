@@ -117,7 +117,7 @@ class MergeOnRead:
             refusal = f"the key column {unusual[0]} of type {kinds[unusual[0]]}"
         if refusal is not None and refusal != self._refusal:
             _LOGGER.warning(
-                "changes of %s are merged by rewriting files, not by deletion vectors: it has %s",
+                "changes of %s are merged by rewriting files, not by deletion vectors: the table has %s",
                 snapshot.table,
                 refusal,
             )

@@ -401,9 +401,7 @@ class SchemaStore:
         except OSError as error:
             raise StorageError(f"cannot read the schema store: {error.strerror}", where=str(path)) from error
         except ValueError as error:
-            raise SchemaError(
-                f"not a schema store entry: {error}", where=str(path), advice="Move the file out of the store"
-            ) from None
+            raise SchemaError(f"not a schema store entry: {error}", where=str(path), advice="Move the file away") from None
         try:
             return StoredSchema(
                 TableMetadata.from_json(json.dumps(document["metadata"])),

@@ -43,7 +43,7 @@ def _maybe_flag(spelled: Any) -> bool | None:
         return None
     if isinstance(spelled, bool):
         return spelled
-    raise ValueError("expected true, false or auto")
+    raise ValueError("true, false or auto is required")
 
 
 def _count(least: int, most: int) -> Callable[[Any], int]:
@@ -75,7 +75,7 @@ def _text(spelled: Any) -> str:
 def _texts(spelled: Any) -> tuple[str, ...]:
     if isinstance(spelled, list) and all(isinstance(item, str) for item in spelled):
         return tuple(item for item in spelled if item)
-    raise ValueError('a list of strings is required, as in ["a", "b"]')
+    raise ValueError('a list of strings is required, for example ["a", "b"]')
 
 
 def _choice(*options: str) -> Callable[[Any], str]:
@@ -96,7 +96,7 @@ def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -
             return None
         found = parse_duration_us(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{spelled!r} is not from {least / 1_000_000:g} to {most / 1_000_000:g} seconds")
+            raise ValueError(f"{least / 1_000_000:g} to {most / 1_000_000:g} seconds are required, not {spelled!r}")
         return found
 
     return read
@@ -110,7 +110,7 @@ def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()
             return None
         found = parse_size_bytes(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{spelled!r} is not from {least} to {most} bytes")
+            raise ValueError(f"{least} to {most} bytes are required, not {spelled!r}")
         return found
 
     return read

@@ -114,7 +114,7 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ('[system.segment]\nmessage_expiry = "server_default"', "is not a duration"),
         ('[http.jwt]\nalgorithm = "RS256"', "one of HS256, HS384, HS512"),
         ('[http.jwt]\nencoding_secret = "one of them"\ndecoding_secret = "another"', "differ"),
-        ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "it is not base64"),
+        ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "the secret must be base64"),
         ('[http.cors]\nallow_credentials = true\nallowed_origins = ["*"]', "credentials are not allowed"),
         ('[message_saver]\nenabled = 3', "a value such as True"),
         ('[system.runtime]\npath = "../elsewhere"', "the name of a directory"),
