@@ -255,13 +255,7 @@ class ServerApp:
         """Return the limit of one listener's connections, since the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
-            note(
-                logging.INFO,
-                "limit of connections lowered",
-                most=most,
-                wanted=wanted,
-                transport=transport,
-            )
+            note(logging.INFO, "limit of connections lowered", most=most, wanted=wanted, transport=transport)
         return most
 
     def _remove_if_fresh(self) -> None:

@@ -217,9 +217,7 @@ def parse_states(text: str) -> frozenset[int] | None:
     if [name.lower() for name in names] == ["all"]:
         return None
     if not names:
-        raise InvalidOptionError(
-            "states must not be empty", advice="Use all, or " + ", ".join(s.name.lower() for s in MessageState)
-        )
+        raise InvalidOptionError("states must not be empty", advice="Use all, " + ", ".join(s.name.lower() for s in MessageState))
     try:
         return frozenset(parse_state(name) for name in names)
     except InvalidInputError as error:
