@@ -1,4 +1,4 @@
-"""`headstream console`: the console of any log in the browser, served by this process until Ctrl-C."""
+"""`headstream console`: serves a web console for any log until Ctrl-C."""
 
 from __future__ import annotations
 

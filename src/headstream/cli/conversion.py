@@ -1,4 +1,4 @@
-"""`headstream convert`: converts a file of messages to another dialect, and reports the losses.
+"""`headstream convert`: converts a file of messages to another dialect, and reports values that would be lost.
 
 Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
 """

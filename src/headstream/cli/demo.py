@@ -1,4 +1,4 @@
-"""`headstream demo`: the main use case on this machine, from a source database's changes to equal tables."""
+"""`headstream demo`: runs the main use case on this machine, from a source database's changes to Delta tables."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def demo(
 
 
 def _prepare(directory: Path) -> None:
-    """Recreate the demo's directory; an error if the demo did not create it."""
+    """Recreate the demo's directory; raise an error if the existing directory was not created by the demo."""
     if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
         raise InvalidInputError(
             "the directory contains other files", where=str(directory), advice="Set another directory with --directory"
@@ -209,7 +209,7 @@ def _read_iceberg(iceberg: IcebergSettings, tables: Path, schema: str, table: st
 def _compare(
     console: Console, spark: SparkSession, source: SourceDatabase, tables: Path, iceberg: IcebergSettings | None
 ) -> bool:
-    """Print each table next to the source's own final state; return whether all are equal."""
+    """Print each table beside its final state in the source; return whether all tables are equal."""
     from headstream.replicate.tables.tables import table_path
 
     shown = Table("table", "rows", "in source", "digest", "in source", "equal", *(["Iceberg"] if iceberg else []))

@@ -1,4 +1,4 @@
-"""`headstream erase`: removes matching messages with their bytes, and lists the places that can still contain them."""
+"""`headstream erase`: removes matching messages from the disk, and lists the places that can still contain copies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def erase(
 
 
 def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
-    """Return the places that can still contain the messages' bytes, the most certain first."""
+    """Return the places that can still contain the messages' bytes, the most likely first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -128,7 +128,7 @@ def _describe(each: ErasedPartition) -> dict[str, Any]:
 
 
 class _ProgressBar:
-    """The progress of an erasure on a terminal, nothing elsewhere; `stack` ends the display."""
+    """Shows the progress of an erasure on a terminal; `stack` ends the display. Without a terminal nothing is shown."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -152,7 +152,7 @@ class _ProgressBar:
         self._update(description=step, completed=done, total=total)
 
     def hide(self) -> None:
-        """End the display: a question or the report follows."""
+        """End the display before a question or the report is printed."""
         if self._hide is not None:
             self._hide()
             self._hide = self._update = None

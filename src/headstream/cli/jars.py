@@ -1,4 +1,4 @@
-"""`headstream jars`: downloads the JVM's jars once."""
+"""`headstream jars`: downloads the jars for the JVM."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
 
 @contextmanager
 def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is none."""
+    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`headstream demo --log`: the first minute. A log, typed headers, a message that breaks its consumer, its dead letter."""
+"""`headstream demo --log`: a first look at a log, typed headers, and a message that fails and becomes a dead letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headstream send`, `poll` and `tail`: messages one by one."""
+"""`headstream send`, `poll` and `tail`: send and show individual messages."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _poll_until(
     count: int,
     chosen: FilterInput,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over up to `count` messages before a place, partition by partition."""
+    """Yield at most `count` messages before an offset or time, partition by partition."""
     numbers = [place.number for place in log.topic(topic).partitions] if partition is None else [partition]
     left = count
     for number in numbers:
@@ -273,7 +273,7 @@ def tail(
 def _newest_before(
     log: Client, topic: str, ends: dict[int, int], states: tuple[str, ...] | None, count: int
 ) -> list[ReceivedMessage]:
-    """Return the newest messages before the consumer's start, so that none is shown twice."""
+    """Return the newest messages before the consumer's start, so that no message is shown twice."""
     found: list[ReceivedMessage] = []
     for number, end in ends.items():
         polled = log.poll(topic, number, start="last", count=count, states=states)
@@ -324,7 +324,7 @@ def _encode_text(text: str | None) -> bytes | None:
 
 
 def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
-    """Return a message's partition: by default the emptiest, since a process that sends one message cannot alternate."""
+    """Return a message's partition; by default the partition with the fewest messages, since one message cannot alternate."""
     if partition is not None:
         return partition
     if key is not None:

@@ -1,4 +1,4 @@
-"""`headstream mirror`: copies topics from any log to any other."""
+"""`headstream mirror`: copies topics from one log to another log."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _print_plan(plan: MirrorPlan, output: str) -> None:
 
 
 def _progress(stack: ExitStack, total: int | None, metrics: MetricsOutput) -> Callable[[MirrorStats], None]:
-    """Return a function that shows a mirror's progress on a terminal, and writes its metrics."""
+    """Return a function that shows a mirror's progress on a terminal and writes its metrics."""
     show: Callable[[MirrorStats], None] = _show_on_terminal(stack, total) if sys.stderr.isatty() else lambda _: None
 
     def report(stats: MirrorStats) -> None:
@@ -167,7 +167,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Make the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second signal end the program immediately."""
+    """Install signal handlers: the first Ctrl-C or SIGTERM stops a mirror after a checkpoint, and the second ends the program."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

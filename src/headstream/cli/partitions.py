@@ -156,7 +156,7 @@ def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, rea
 
 
 def describe_partition(found: Partition) -> dict[str, Any]:
-    """Return the members of a partition's output, by PARTITION_COLUMNS."""
+    """Return the members of a partition's output; PARTITION_COLUMNS lists them."""
     return {
         "partition": found.number,
         "first_offset": found.first_offset,

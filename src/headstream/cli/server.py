@@ -1,4 +1,4 @@
-"""`headstream server`: serves a log over TCP, HTTP, QUIC and Kafka's protocol until a signal ends it."""
+"""`headstream server`: serves a log over TCP, HTTP, QUIC and Kafka's protocol until a signal arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headstream import` and `export`: messages from and to files, one JSON object per line."""
+"""`headstream import` and `export`: read messages from files and write messages to files, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _read_all(
     until: PollingStrategy | None,
     options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over a topic's messages up to its partitions' current ends, without later messages."""
+    """Yield a topic's messages up to the current end of each partition, without later messages."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:
@@ -175,7 +175,7 @@ def _read_all(
 
 
 def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition], stack: ExitStack) -> Iterator[ReceivedMessage]:
-    """Iterate over messages and show the progress on a terminal."""
+    """Yield the messages and show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -199,7 +199,7 @@ _AGAIN: Final = (
 
 
 def _spool_input(stack: ExitStack) -> Path:
-    """Return a temporary file with all of standard input: an import reads its lines more than once."""
+    """Copy standard input to a temporary file, because an import reads its lines more than once."""
     file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headstream-import-"))) / "standard-input"
     with file.open("wb") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)

@@ -1,4 +1,4 @@
-"""`headstream verify`: checks that all stored data is intact; with --repair, makes the safe repairs."""
+"""`headstream verify`: checks that all stored data is intact; with --repair, makes safe repairs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _span(finding: dict[str, Any]) -> str:
 
 @contextmanager
 def _progress(size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
-    """Yield a callback for the number of checked bytes; on a terminal it shows a bar."""
+    """Yield a callback for the number of checked bytes, which shows a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

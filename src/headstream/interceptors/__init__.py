@@ -1,4 +1,4 @@
-"""Interceptors: see and change the messages of a client, for `hs.connect(url, interceptors=[…])`.
+"""Interceptors, which see and can change the messages of a client, for `hs.connect(url, interceptors=[…])`.
 
     from headstream import interceptors
 

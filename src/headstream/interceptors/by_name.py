@@ -1,10 +1,10 @@
-"""Interceptors by name, as in the variable HEADSTREAM_INTERCEPTORS:
+"""Creates interceptors from names, as in the variable HEADSTREAM_INTERCEPTORS:
 
     tracing?rate=0.01,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
     tracing?on_error=raise,mycompany.hooks:Stamp?region=eu
 
-A name of this package, or `module:attribute` of any: a class, called with the options as text, a function that returns an
-interceptor, or an interceptor. `on_error` and `dead_letter` set the policy of each.
+A name is a name of this package, or `module:attribute`. The attribute is an interceptor, or a class or function that is called
+with the options as strings and returns an interceptor. `on_error` and `dead_letter` set the interceptor's policy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHIPPED: Final[Mapping[str, tuple[Callable[..., object], Mapping[str, Callable[
 
 
 def make_interceptors(text: str) -> list[object]:
-    """Return the interceptors that a text with names and options names, in its order.
+    """Return the interceptors for a string of names and options, in order.
 
     Raises:
         InvalidOptionError: a name or an option is unknown or invalid.

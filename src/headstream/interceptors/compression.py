@@ -1,4 +1,4 @@
-"""Compression of payloads, headers stay readable: the header `hs.compression` names the algorithm, `zlib` or `zstd`."""
+"""Compression of payloads; headers stay readable. The header `hs.compression` names the algorithm, `zlib` or `zstd`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 
 class Compression(Interceptor):
-    """Compresses payloads when they are sent, if that makes the message smaller, and decompresses them when received.
+    """Compresses the payload of a sent message if this makes the message smaller, and decompresses received payloads.
 
-    Messages without the header `hs.compression` are received unchanged, and messages that have it are not compressed again.
+    A received message without the header `hs.compression` is delivered unchanged. A sent message that already has the header is
+    not compressed again.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).
-        min_bytes: Smaller payloads are sent unchanged.
+        min_bytes: Minimum payload size for compression, bytes; smaller payloads are sent unchanged.
         level: 0 to 9 for zlib, 1 to 22 for zstd; None is the library's default.
 
     Raises:
@@ -102,7 +103,7 @@ def _unzstd(data: bytes) -> bytes:
 
 
 def _check_size(payload: bytes) -> None:
-    """Bound the memory that a small message can claim."""
+    """Limit the memory that a small compressed message can require."""
     if len(payload) > MAX_BATCH_BYTES:
         raise InvalidInputError(f"the payload decompresses to more than {MAX_BATCH_BYTES} bytes")
 

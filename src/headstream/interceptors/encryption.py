@@ -1,10 +1,10 @@
-"""Encryption of payloads with AES-256-GCM, headers stay readable.
+"""Encryption of payloads with AES-256-GCM; headers stay readable.
 
     header hs.encryption   {"alg": "A256GCM", "key": <name of the key>, "headers": [<name>, …]}
     payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
 
-Authenticated with the payload: the header hs.encryption itself, the message's key, and the headers that it lists, so that a
-change of one of them is detected. Other headers can be added and changed on the way, as a mirror or a router does.
+The payload, the message's key, the header hs.encryption and the headers that it lists are authenticated, so a change of any of
+them is detected. Other headers can be added and changed in transit, for example by a mirror or a router.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _ALGORITHM: Final = "A256GCM"
 class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
-    A null payload stays null. Messages without the header `hs.encryption` are received unchanged, unless `required`. One key
-    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
+    A null payload is not encrypted. Messages without the header `hs.encryption` are delivered unchanged, unless `required` is
+    set. Nonces are random, so a key is safe for at most 2^32 messages: set a new current key before this number is reached.
 
     Args:
-        keys: Name -> 32 random bytes, of all keys that messages to receive are encrypted with.
-        current: The name of the key for sending; by default the only key.
-        authenticate: Names of headers that must not change on the way.
+        keys: Name of each key -> 32 random bytes; must contain every key with which received messages are encrypted.
+        current: The name of the key that encrypts sent messages; by default the only key.
+        authenticate: Names of headers to authenticate; a change in transit is detected.
         required: Whether receiving a message that is not encrypted is an error.
 
     Raises:
-        InvalidOptionError: a key has another size, or `current` is not one of them.
+        InvalidOptionError: a key does not have 32 bytes, or `current` is not the name of a key.
         MissingExtraError: cryptography is not installed (the extra `encryption`).
     """
 
@@ -73,14 +73,14 @@ class Encryption(Interceptor):
 
     @classmethod
     def from_file(cls, key_file: str | Path, *, required: bool = False) -> Encryption:
-        """Return the interceptor of a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
+        """Create the interceptor from a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
 
         Args:
-            key_file: Path of the keyring file; the last member is optional.
+            key_file: Path of the key file; `authenticate` is optional.
             required: As for Encryption.
 
         Raises:
-            InvalidOptionError: the file cannot be read, or is not of this form.
+            InvalidOptionError: the file cannot be read or has another form.
         """
         try:
             found = json.loads(Path(key_file).read_text(encoding="utf-8"))

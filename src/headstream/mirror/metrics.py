@@ -1,4 +1,4 @@
-"""A mirror's metrics."""
+"""The metrics of a mirror."""
 
 from __future__ import annotations
 

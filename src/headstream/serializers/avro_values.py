@@ -1,9 +1,9 @@
-"""Avro records by fastavro, in Avro's single-object encoding:
+"""Avro records, encoded by fastavro in Avro's single-object encoding:
 
     C3 01 | fingerprint u64, little-endian: CRC-64-AVRO of the writer's schema in parsing canonical form | the record
 
-The payload names its schema, so that readers with a newer schema decode older messages. See "Single object encoding" in Avro's
-specification.
+The payload identifies its schema by the fingerprint, so readers with a newer schema can decode older messages. See "Single object
+encoding" in Avro's specification.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HEAD_BYTES: Final = 10
 def avro(
     schema: str | Mapping[str, Any] | list[Any], *, known: Iterable[str | Mapping[str, Any] | list[Any]] = ()
 ) -> Serializer[Any]:
-    """Return a serializer of Avro values: dicts of a record's fields.
+    """Return a serializer for Avro records, represented as dicts.
 
     Args:
-        schema: The schema of values, as JSON text or parsed; values are written in it and returned in it.
-        known: Earlier schemas of the topic: their messages are resolved to `schema` by Avro's rules.
+        schema: The schema in which values are written and returned, as JSON text or parsed.
+        known: Earlier schemas of the topic. Messages with these schemas are resolved to `schema` by Avro's rules.
 
     Raises:
         MissingExtraError: fastavro is not installed (the extra `avro`).

@@ -1,7 +1,7 @@
-"""Simulated deliveries of a source's messages: reordered, repeated, delayed, split into batches.
+"""Simulated deliveries of a source's messages: reordered, repeated, delayed or split into batches.
 
-All are pure functions of messages and a seed. Each works on any sequence; only `delay` reads the
-messages. They combine: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
+All are pure functions of messages and a seed, and accept any sequence; only `delay` reads the messages. The functions can be
+combined: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
 
     Args:
         seed: The same seed gives the same order.
-        window: Maximum distance of two messages that can change places, from 0; None: any order.
+        window: Maximum distance between two messages that can be swapped, from 0; None for any order.
 
     Raises:
         InvalidInputError: the window is negative.
@@ -65,7 +65,7 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 
     Args:
         count: Number of batches, from 1; some can be empty.
-        seed: Seed of random cuts; None: batches whose sizes differ by at most one.
+        seed: Seed of random batch sizes; None for batches whose sizes differ by at most one.
 
     Raises:
         InvalidInputError: the count is below 1.
@@ -84,12 +84,12 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 def delay(
     messages: Iterable[SourceMessage], table: str, *, by: int | None = None, role: Literal["data", "metadata"] | None = None
 ) -> list[SourceMessage]:
-    """Return the messages, with one table's messages delayed.
+    """Return the messages in an order in which one table's messages are delayed.
 
     Args:
         table: `schema.table`.
-        by: Number of other messages by which each is delayed, from 0; None: to the end.
-        role: Delay only the table's data, or only its metadata; None: both.
+        by: Number of other messages by which each of the table's messages is delayed, from 0; None delays them to the end.
+        role: Delay only the table's `data` or only its `metadata`; None delays both.
 
     Raises:
         InvalidInputError: the count is negative.

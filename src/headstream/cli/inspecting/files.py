@@ -1,4 +1,4 @@
-"""Files of a log, and documents: the index of a segment (log/segments/layout.py), Iggy's JSON, lines of export."""
+"""Walk functions for a segment's index (log/segments/layout.py), Iggy's JSON, and lines of export."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def walk_lines(reader: FieldReader) -> None:
 
 
 def walk_block(layout: HeaderLayout = BINARY) -> Walk:
-    """Return a walk over a header block."""
+    """Return a walk function for a header block."""
 
     def walk(reader: FieldReader) -> None:
         data = reader.data

@@ -254,7 +254,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
 
 
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
-    """Run a pipeline to its end, or until a signal; return its summary, and whether a signal arrived."""
+    """Run a pipeline to its end or until a signal; return its summary, and whether a signal arrived."""
     from headstream.replicate.run.pipeline import ReplicatePipeline
 
     _show_log()
@@ -288,8 +288,9 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
-    growing list. Must be called after a session starts, since Spark installs a signal handler.
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the list of received signals.
+
+    Call this after the session has started, because Spark installs a signal handler. Later signals are appended to the list.
     """
     came: list[int] = []
 

@@ -1,4 +1,4 @@
-"""`headstream replicate compare`: compare a pipeline's tables with the source database."""
+"""`headstream replicate compare`: compares a pipeline's tables with the source database."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def compare(
 def _find_pipeline(
     context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
 ) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
-    """Return the places of tables and checkpoint, the settings of tables, and Spark's settings."""
+    """Return the locations of the tables and the checkpoint, the settings of the tables, and Spark's settings."""
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.table_settings import TableRules
 
@@ -149,7 +149,7 @@ def _find_pipeline(
 
 
 def _repair(checkpoint: Place, repairs: Iterable[Compared], rows: list[dict[str, Any]], *, yes: bool) -> None:
-    """Ask the pipeline to apply the rows of the source."""
+    """Request that the pipeline apply the rows of the source."""
     from headstream.replicate.compare.repair import describe_repair
 
     for compared in repairs:
@@ -190,7 +190,7 @@ def _describe_difference(difference: Difference) -> dict[str, Any]:
 
 
 def _show(value: Any) -> Any:
-    """Return a value as JSON has it; long texts are cut."""
+    """Return a value in the form of the JSON output; long strings are truncated."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = value.isoformat() if isinstance(value, (date, datetime)) else value.hex() if isinstance(value, bytes) else str(value)
@@ -227,7 +227,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks that are printed beside the numbers of a table."""
+    """Return the remarks that are printed beside a table's counts."""
     notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first ones by key are shown (--limit)")

@@ -1,4 +1,4 @@
-"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and recreate them."""
+"""`headstream replicate iceberg check`: compares Iceberg tables with their Delta tables, and can recreate them."""
 
 from __future__ import annotations
 

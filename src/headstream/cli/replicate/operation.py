@@ -1,4 +1,4 @@
-"""`headstream replicate status|schemas|parked|redrive|reload`: read a pipeline's state and send requests, running or not."""
+"""`headstream replicate status|schemas|parked|redrive|reload`: reads a pipeline's state and sends requests to it."""
 
 from __future__ import annotations
 
@@ -240,14 +240,14 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return a schema store; a schema store in an object store is copied to the directory."""
+    """Return the schema store at a place; if it is in an object store, it is copied to the directory."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
 def _open_schema_store(checkpoint: Path) -> SchemaStore:
-    """Return the schema store that the pipeline last used; for a moved checkpoint, the schema store inside it."""
+    """Return the schema store that the pipeline last used; if the checkpoint was moved, the schema store inside it."""
     from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.schema_store import SchemaStore

@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class FilterArguments(TypedDict):
-    """The arguments of a poll or a consumer that choose among messages."""
+    """The arguments of a poll or a consumer that select messages."""
 
     states: tuple[str, ...] | None
     where: str | None
@@ -32,9 +32,9 @@ class FilterInput(NamedTuple):
     """The filter options of a command.
 
     Args:
-        on_error: How a message is treated to which the filter cannot be applied.
-        explains: Whether to show how the filter is evaluated, instead of messages.
-        states: The states of the messages to filter; None is all.
+        on_error: What to do with a message to which the filter cannot be applied.
+        explains: Whether to show how the filter is evaluated instead of showing messages.
+        states: The states of the messages to filter; None for all states.
     """
 
     where: str | None
@@ -65,7 +65,7 @@ class FilterInput(NamedTuple):
 
 
 def filter_options(function: _Function) -> _Function:
-    """Add --where, --on-filter-error and --explain, which are passed on as `chosen`, a FilterInput."""
+    """Add --where, --on-filter-error and --explain; the command receives them as `chosen`, a FilterInput."""
 
     @click.option(
         "--where",
@@ -92,7 +92,7 @@ def filter_options(function: _Function) -> _Function:
 
 
 def choice_options(function: _Function) -> _Function:
-    """Add --states and the options of filter_options(), which are passed on as `chosen`."""
+    """Add --states and the options of filter_options(); the command receives them as `chosen`."""
 
     @states_option
     @filter_options

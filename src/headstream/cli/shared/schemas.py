@@ -1,4 +1,4 @@
-"""Avro schemas for commands that serve a console: their location, and the credentials of a registry."""
+"""Avro schemas for commands that serve a console: the location of the schemas, and the credentials of a registry."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ schemas_option = click.option(
 def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, Any]] | None:
     """Return a function that explains an Avro payload, or None if there are no schemas.
 
-    The variables HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN, log in at a registry.
+    The credentials of a registry are in HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN.
 
     Raises:
-        InvalidInputError: there is no such directory.
+        InvalidInputError: the directory does not exist.
         InvalidOptionError: the URL is invalid.
     """
     if not place:

@@ -40,7 +40,8 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return the current state of a log.
 
     Args:
-        checkpoints: Checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
+        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the checkpoint's newest
+            ledger.
     """
     found = tuple(log.topics())
     groups = []
@@ -83,7 +84,7 @@ _SHORTEST_US: Final = 100_000
 
 
 def parse_interval(text: str) -> float:
-    """Return the seconds of an interval; InvalidInputError if it is not a duration, or so short that it loads the log."""
+    """Convert an interval to seconds; InvalidInputError if it is not a duration, or too short for the log."""
     found = parse_duration_us(text)
     if found < _SHORTEST_US:
         raise InvalidInputError(f"{text!r} is too short", advice="Use 100ms or more")
@@ -146,7 +147,7 @@ def top(
 
 
 class _Watched:
-    """A log and its last sample."""
+    """A log and the last sample of it."""
 
     def __init__(
         self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float
@@ -160,7 +161,7 @@ class _Watched:
         self._before: Sample | None = None
 
     def read(self, order: str) -> Overview | None:
-        """Return the rates since the previous sample, or None if there is none."""
+        """Take a sample; return the rates since the previous sample, or None if this is the first sample."""
 
         sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
         before, self._before = self._before, sample
@@ -173,11 +174,11 @@ class _Watched:
 
     @property
     def watched_count(self) -> int:
-        """The number of topics whose groups the next sample reads."""
+        """Number of topics whose groups the next sample reads."""
         return len(self._topics or self._busiest)
 
     def overviews(self, order: str, count: int | None) -> Iterator[Overview]:
-        """Yield one overview per interval, `count` in total; None never ends."""
+        """Yield one overview per interval, `count` in total, or without end if `count` is None."""
         given = 0
         while given != count:
             if (overview := self.read(order)) is not None:
@@ -232,7 +233,7 @@ def _to_json(overview: Overview, place: str) -> dict[str, Any]:
 
 
 def _round(value: Any) -> Any:
-    """Return a JSON value with all its fractions to the thousandth: rates have no higher precision."""
+    """Round all fractions in a JSON value to thousandths, because rates are not more precise."""
     if isinstance(value, dict):
         return {name: _round(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):

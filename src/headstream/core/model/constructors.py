@@ -1,7 +1,8 @@
 """Constructors of header values, one per kind, and the default kind of each plain Python type.
 
-A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each HeaderValue of the
-kind, even if received, is an instance of `uint8`. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
+A constructor is a class, so it can also be used as a type. `uint8(3)` returns a HeaderValue of kind uint8, and every HeaderValue
+of that kind, received values included, is an instance of `uint8`. The annotation `attempt: hs.uint8` therefore states the kind of
+a handler's parameter.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _fits(value: int, kind: HeaderKind) -> bool:
 
 
 class KindType(type):
-    """The type of the constructors."""
+    """The metaclass of the constructors."""
 
     of: HeaderKind
     make: Any
@@ -103,7 +104,7 @@ class KindType(type):
     if not TYPE_CHECKING:  # a type checker sees KindOf.__init__()
 
         def __call__(cls, value=None):
-            """Return the HeaderValue of a Python value."""
+            """Convert a Python value to a HeaderValue."""
             return cls.make(cls.of, value)
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -111,7 +112,7 @@ class KindType(type):
 
 
 class KindOf(HeaderValue, Generic[_T], metaclass=KindType):
-    """A constructor of header values from Python values of one type."""
+    """The base class of constructors that accept Python values of one type."""
 
     if TYPE_CHECKING:
 
@@ -127,13 +128,13 @@ class _Number(KindOf[float]):
 
 
 class raw(KindOf[bytes | bytearray | memoryview]):
-    """A raw header value: bytes of any meaning."""
+    """A raw header value: arbitrary bytes."""
 
     make = _raw
 
 
 class string(KindOf[str]):
-    """A string header value: any text that UTF-8 can encode."""
+    """A string header value: any string that UTF-8 can encode."""
 
     make = _string
 
@@ -185,7 +186,7 @@ class uint128(_Whole):
 
 
 class float32(_Number):
-    """A float32 header value, rounded to single precision; HeaderError where it is out of range."""
+    """A float32 header value, rounded to single precision; HeaderError if the number is out of range."""
 
 
 class float64(_Number):
@@ -193,7 +194,7 @@ class float64(_Number):
 
 
 class null(KindOf[None]):
-    """The null header value: a key without a value. Wide topics only."""
+    """The null header value: a key without a value. Only topics with the limits `wide` accept this kind."""
 
     make = _null
 
@@ -203,7 +204,7 @@ class null(KindOf[None]):
 
 
 class char(KindOf[str]):
-    """A char header value: one character of the Basic Multilingual Plane. Wide topics only."""
+    """A char header value: one character of the Basic Multilingual Plane. Only topics with the limits `wide` accept this kind."""
 
     make = _char
 
@@ -222,8 +223,8 @@ HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 def header_value(value: HeaderInput) -> HeaderValue:
     """Return a typed value unchanged, or convert a plain value to the default kind of its Python type.
 
-    bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
-    narrowest kind that fits, so that a header keeps its kind when its value grows.
+    bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null. The kind does not depend on the size
+    of a number, so a header keeps its kind when its value grows.
     """
     make = _BY_TYPE.get(type(value))
     if make is not None:

@@ -13,7 +13,7 @@ _MAX_PARTITION = (1 << 32) - 1
 
 
 class PartitioningKind(enum.IntEnum):
-    """The three ways to choose a partition; the codes are Iggy's."""
+    """The three ways to choose a partition; codes are as in Iggy."""
 
     BALANCED = 1
     PARTITION_ID = 2
@@ -22,10 +22,10 @@ class PartitioningKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The partition that the messages of a send go to.
+    """The partition to which the messages of a send are appended.
 
     Args:
-        kind: One of PartitioningKind.
+        kind: How the partition is chosen.
         value: Empty for balanced, 4 little-endian bytes for a partition's number, 1 to 255 bytes for a key.
 
     Raises:
@@ -65,9 +65,9 @@ class Partitioning:
 
 
 def partition_of(key: bytes, partitions: int, *, is_from_zero: bool = False) -> int:
-    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
+    """Return the partition of a key: xxHash32 modulo the partition count. Remainder 0 is the last partition, as in Iggy.
 
-    Iggy's clients of protocol 0.11 count partitions from 0 (`is_from_zero`): remainder 0 is the first partition.
+    Iggy clients of protocol 0.11 number partitions from 0 (`is_from_zero`): remainder 0 is then the first partition.
     """
     found = xxhash.xxh32_intdigest(key) % partitions
     return found + 1 if is_from_zero else found or partitions

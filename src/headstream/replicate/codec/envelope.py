@@ -2,12 +2,12 @@
 
     Avro    "atMSG" 5 bytes | type string "MD" or "DT" | headers union null, map of strings
             | messageSchemaId union null, string | messageSchema union null, string | message bytes
-            (bare binary: no container header before it, nothing after it)
+            (bare binary, without a container header)
     JSON    {"magic": "atMSG", "type": .., "headers": .., "messageSchemaId": .., "messageSchema": .., "message": {..}}
-            or the message of a DT alone, in any form of settings.formats
+            or only the message of a DT, in any form of settings.formats
 
-A real MD has both a messageSchema, the schema of its own message, and a messageSchemaId, the id of the data
-schema it announces. The id is opaque text, 32 hex digits in all known messages.
+A real MD has both a messageSchema, the schema of its own message, and a messageSchemaId, the id of the data schema that it
+announces. The id is an opaque string, 32 hex digits in all known messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Envelope:
         headers: The envelope's own headers, or None.
         schema_id: messageSchemaId, or None.
         schema: messageSchema, the Avro schema of this message, or None.
-        table: Source schema and table, if a message without envelope names them.
+        table: Source schema and table, if a message without an envelope names them.
     """
 
     type: str
@@ -51,13 +51,13 @@ class Envelope:
 
 
 def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
-    """Read a Kafka value that holds a Replicate message.
+    """Decode the envelope of a Kafka value that contains a Replicate message.
 
     Returns:
-        The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
+        The envelope. The message is not decoded, but the parts of a DT in JSON have Replicate's names.
 
     Raises:
-        DecodeError: neither an Avro nor a JSON envelope, or a malformed envelope.
+        DecodeError: the value is neither an Avro nor a JSON envelope, or is malformed.
     """
     data = bytes(value)
     if data.startswith(MAGIC):
@@ -71,13 +71,13 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the bytes of an envelope, in its form.
+    """Return the bytes of an envelope in Avro or JSON, by the type of its message.
 
     Args:
-        envelope: With type `MD` or `DT`, and the kind of message that its form has.
+        envelope: Of type `MD` or `DT`, with a message of bytes (Avro) or a dict (JSON).
 
     Raises:
-        InvalidInputError: another type or form, a message that does not fit the form, or text that UTF-8 cannot encode.
+        InvalidInputError: the type or the message is invalid, or a string cannot be encoded as UTF-8.
     """
     if envelope.type not in ("MD", "DT"):
         raise InvalidInputError(f"an envelope must have the type 'MD' or 'DT', not {envelope.type!r}")
@@ -147,12 +147,12 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
 
 
 def _to_texts(headers: object) -> dict[str, str] | None:
-    """Return an envelope's headers as texts; empty if they are not an object."""
+    """Return an envelope's headers as strings; empty if the headers are not an object."""
     if not isinstance(headers, dict):
         return None
     return {name: _to_text(value) or "" for name, value in headers.items()}
 
 
 def _to_text(value: object) -> str | None:
-    """Return a JSON value as text: its JSON form if it is not text already."""
+    """Return a string unchanged, and any other JSON value as JSON text."""
     return value if isinstance(value, str) or value is None else encode_json(value).decode()

@@ -75,7 +75,7 @@ class Collapsed:
         changes: One change per key: the schema's columns, `_hs_operation`, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         rejected: Rejected rows: (topic, partition, offset, reason).
         events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,
-            `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are omitted), `_hs_columns`,
+            `_hs_operation`, `_hs_delete`, `_hs_moved` (a key update), `_hs_partial` (columns are omitted), `_hs_columns`,
             `_hs_transaction`, `_hs_event`; None if there are none.
         present: Column mask -> the columns that a change carries.
         deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
@@ -112,7 +112,7 @@ def collapse(
         wanted: Marks the keys that need all changes anyway; None for no key.
         soft: Whether a deleted row keeps its values, so that the changes before its deletion are needed.
         tracks: Whether to pass on all changes of a key with several inserts or updates: they can belong to several rows, which a
-            later change of key distinguishes. A change with omitted columns has the same effect.
+            later key update distinguishes. A change with omitted columns has the same effect.
     """
     names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)

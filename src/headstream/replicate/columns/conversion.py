@@ -73,7 +73,7 @@ def arrow_type(spark_type: str) -> pa.DataType:
 
 
 def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """Cast changes of an older, narrower schema to the types of a table's columns, keys before a change of key included."""
+    """Cast changes of an older, narrower schema to the types of a table's columns, keys before a key update included."""
     fields = []
     for field in changes.schema:
         kind = columns.get(field.name.removeprefix(OLD_PREFIX))

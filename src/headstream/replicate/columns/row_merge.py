@@ -125,7 +125,7 @@ class KnownRow:
         """Return the row without the columns older than a deletion; a column written at the same sequence is newer."""
         if not deletion:
             return self
-        floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a change of key of that sequence writes
+        floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a key update of that sequence writes
         return self._rewritten(lambda written: written if written.version >= floor else _ABSENT)
 
     def moved(self, sequence: str) -> KnownRow:
@@ -290,7 +290,7 @@ class _Place:
 
 
 def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow]] | None = None) -> dict[Key, KeyState]:
-    """Return the merged states of the given keys from all of their changes, changes of key among them.
+    """Return the merged states of the given keys from all of their changes, key updates among them.
 
     Args:
         incomplete: Receives the key updates that omit columns of a row without a known complete image at the old key, and the

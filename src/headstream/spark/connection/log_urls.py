@@ -1,10 +1,10 @@
-"""The options `url` and `path`: a log in a directory that every executor can read, or one behind a server.
+"""The options `url` and `path`: a log in a directory that every executor can read, or a log behind a server.
 
 file:///var/lib/shop                         a directory
 headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
 
-Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
-passes them to tasks, which read no environment variables.
+Credentials can also be in the driver's environment variables HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN;
+the driver passes the credentials to the tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         given: Options by their lower-case names.
 
     Raises:
-        InvalidOptionError, InvalidUrlError: no usable location is named; the text has no password.
+        InvalidOptionError, InvalidUrlError: the options name no usable location. The message contains no password.
     """
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and load(path) both name a log", advice="Set one of them")
@@ -67,7 +67,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
 
 
 def _without_credentials(url: str, parts: SplitResult) -> str:
-    """Return a URL for errors. A password can have slashes and other special characters: it ends at the last @."""
+    """Return a URL for errors. A password can contain slashes and other special characters; it ends at the last @."""
     if "@" not in url or (parts.scheme == "file" and "@" not in parts.netloc):
         return url
     return f"{parts.scheme}://{url.rpartition('@')[2]}"

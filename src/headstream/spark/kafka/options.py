@@ -1,12 +1,12 @@
 """The options of `format("headstream")` over Kafka, translated for Spark's Kafka source and sink.
 
-url                 kafka://host:9092,other:9092       kafka://user:password@host:9093: over TLS, with SASL PLAIN
+url                 kafka://host:9092,other:9092       kafka://user:password@host:9093 uses TLS and SASL PLAIN
                     ?kafka.*: settings as below
-kafka.*             passed on: settings of Kafka's clients, which override the URL's
-subscribe, assign   topics as stream/topic (in Kafka stream.topic), or by a name of Kafka's own; partitions from 0
-subscribePattern    a regular expression (Java's) for names as Kafka has them
-startingOffsets     earliest by default, for streams too
-topic               when writing: the topic of rows without a column `topic`
+kafka.*             settings of Kafka's clients, passed on; they override the URL's
+subscribe, assign   topics as stream/topic (in Kafka stream.topic) or by a Kafka name; partitions from 0
+subscribePattern    a regular expression (Java's) for Kafka names
+startingOffsets     earliest by default, also for streams
+topic               for writes: the topic of rows without a column `topic`
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class KafkaWriteOptions:
     """Validated options of a write.
 
     Args:
-        topic: Kafka's name of the topic of rows without a topic, or None.
-        header_columns: Columns that become headers, each with the requested kind, or None.
+        topic: Kafka's name of the topic for rows without a topic, or None.
+        header_columns: Columns that become headers, each with the requested kind or None.
     """
 
     sink: Mapping[str, str]
@@ -72,7 +72,7 @@ def is_kafka_url(options: Mapping[str, Any]) -> bool:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
-    """Return the validated options of a read; case does not matter in names."""
+    """Return the validated options of a read; option names are case-insensitive."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, (*_HANDED_ON, *_OURS))
     given_names = [option for option in _WHICH if option.lower() in given]
@@ -122,7 +122,7 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
 
 
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of Kafka's clients: the URL's, and those given as kafka.*."""
+    """Return the settings of Kafka's clients, from the URL and from the options kafka.*."""
     if "url" in given and "path" in given:
         raise InvalidOptionError("the option url and the path both name a Kafka cluster", advice="Set one of them")
     url = (given.get("url") or given["path"]).strip()

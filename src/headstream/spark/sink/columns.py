@@ -1,13 +1,13 @@
-"""Maps the columns of a DataFrame to parts of a message: pure, decided before anything runs.
+"""Maps the columns of a DataFrame to the parts of a message, without I/O and before any task runs.
 
-payload       BINARY | STRING                the payload; null where the topic's limits are `wide`
-key           BINARY | STRING                the key; null for none
-topic         STRING                         `stream/topic`, or the topic alone beside a column `stream`
-partition     TINYINT ... BIGINT             from 1; null: by key, else balanced
+payload       BINARY | STRING                the payload; null only if the topic's limits are `wide`
+key           BINARY | STRING                the key, or null
+topic         STRING                         `stream/topic`, or only the topic's name if there is a column `stream`
+partition     TINYINT ... BIGINT             from 1; null: by key, or balanced without a key
 id            STRING | BINARY                a UUID, or its 16 bytes; null: the log generates one
 timestamp     TIMESTAMP                      the header `hs.timestamp`
-headers       ARRAY<STRUCT<key, kind, value>> | MAP<STRING, ...> | BINARY      as reading returns them
-others        those in headerColumns: a header each, of the kind that fits the type
+headers       ARRAY<STRUCT<key, kind, value>> | MAP<STRING, ...> | BINARY      headers as the source returns them
+others        columns in headerColumns: one header per column, of the kind that fits the type
 
 BOOLEAN bool | TINYINT int8 | SMALLINT int16 | INT int32 | BIGINT int64 | DECIMAL(p,0) int128 | FLOAT float32
 DOUBLE float64 | STRING string | BINARY raw
@@ -57,7 +57,7 @@ _CONVERTIBLE: Final[dict[HeaderKind, tuple[int, ...]]] = {
     HeaderKind.STRING: (HeaderKind.STRING, HeaderKind.RAW),
     HeaderKind.RAW: (HeaderKind.RAW, HeaderKind.STRING),
 }
-"""Other kinds that a column's own kind can be sent as: a value that does not fit makes its row bad."""
+"""Kinds to which a column's kind can be converted; a row with a value that does not fit is a bad row."""
 
 _TEXT: Final = (BinaryType, StringType)
 _PLAIN: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -81,8 +81,8 @@ class SinkColumns:
     """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
-        topic: The topic's; None if all rows have the same topic.
-        stream: The stream's, beside the topic's.
+        topic: Column of the topic; None if all rows have the same topic.
+        stream: Column of the stream; `topic` is then the topic's name.
         shape: Shape of the headers column.
     """
 
@@ -151,7 +151,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
 
 
 def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataType], lower: dict[str, str]) -> HeaderSource:
-    """Return the header of a column in headerColumns, of the wanted kind, or else of the kind that fits the type."""
+    """Return the header of a column in headerColumns; without a wanted kind, the kind fits the column's type."""
     column = lower.get(name.lower())
     if column is None:
         raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")

@@ -1,4 +1,4 @@
-"""Header columns in Arrow to header blocks: for the sink, for Kafka, and for column functions."""
+"""Converts header columns in Arrow to header blocks, for the sink, for Kafka and for column functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def varied(column: pa.Array) -> VariableColumn:
-    """Return a BINARY or STRING column as its buffers."""
+    """Return the buffers of a BINARY or STRING column."""
     if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.binary())
     validity, offsets, data = column.buffers()
@@ -46,7 +46,7 @@ def _members(entries: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -> None:
-    """Add a column of headers, null for empty headers. HeaderError: a key or value is null, or does not fit its kind."""
+    """Add a column of headers; null means no headers. HeaderError: a key or value is null, or does not fit its kind."""
     if shape == "binary":
         builder.add_blocks(varied(headers))
     elif shape == "array":
@@ -56,9 +56,9 @@ def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -
 
 
 def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
-    """Add lists of headers: structs of key, value and optionally kind; without a kind they are string or raw.
+    """Add lists of headers: structs of key, value and optionally kind. Without a kind, a header is `string` or `raw`.
 
-    A null list is empty.
+    A null list has no headers.
 
     Raises:
         HeaderError: a key is null, the value of a kind other than null is null, or a kind is unknown.
@@ -78,7 +78,7 @@ def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
 
 
 def _add_map(builder: BlockBuilder, headers: pa.MapArray) -> None:
-    """Add maps of headers, each of the kind that fits its type; a null map is empty."""
+    """Add maps of headers, with kinds that fit the value type; a null map has no headers."""
     values = headers.items
     kind = _plain_kind(values.type)
     kinds = pc.if_else(pc.is_null(values), pa.scalar(int(HeaderKind.NULL), pa.uint8()), pa.scalar(int(kind), pa.uint8()))
@@ -122,7 +122,7 @@ def _plain_kind(kind: pa.DataType) -> HeaderKind:
 
 
 def _fixed(column: pa.Array, kind: HeaderKind) -> pa.Array:
-    """Return a column whose values are the bytes of a fixed-width kind."""
+    """Return a column with the values encoded as bytes of a fixed-width kind."""
     try:
         fixed = column if column.type == _ARROW_TYPES[kind] else column.cast(_ARROW_TYPES[kind])
     except pa.ArrowInvalid as error:

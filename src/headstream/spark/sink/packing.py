@@ -1,9 +1,9 @@
-"""Spark's Arrow batches to sent messages, without a Python object per message.
+"""Packs Spark's Arrow batches into messages for sending, without a Python object per message.
 
     RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
                 -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
 
-Rejected rows are found by bisection: a batch is packed completely, and split only if that fails.
+Rejected rows are found by bisection: a batch is packed as a whole, and split only if packing fails.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Target:
 
     Args:
         name: `stream/topic`.
-        is_wide: Whether its limits are `wide`.
-        needs_key: Whether it requires a key (compaction).
+        is_wide: Whether the topic's limits are `wide`.
+        needs_key: Whether messages must have a key, because the topic is compacted.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Messages of one topic.
+    """Packed messages of one topic.
 
     Args:
-        sent: Back to back.
-        targets: The partition of each, int32, 0 for any; None if it is any for all.
+        sent: The messages, back to back.
+        targets: The partition of each message, int32, 0 for any partition; None if all messages can go to any partition.
     """
 
     sent: bytearray
@@ -76,7 +76,7 @@ class Packer:
         self._columns = columns
 
     def pack(self, batch: pa.RecordBatch, target: Target, first_row: int = 0) -> Iterator[Packed | BadRow]:
-        """Yield the rows of a batch as messages, in order; and the rejected rows."""
+        """Yield the rows of a batch, in order, as messages and rejected rows."""
         try:
             packed = self._pack(whole(batch), target)
         except (HeadstreamError, pa.ArrowInvalid) as error:
@@ -154,7 +154,7 @@ class Packer:
 
 
 def _check_each(sent: bytearray) -> None:
-    """Reject a batch with a message that exceeds a batch's limit."""
+    """Raise an error if a message exceeds the size limit of a batch."""
     rest = memoryview(sent)
     while rest:
         end = cut_sent(rest, MAX_BATCH_BYTES, -1, -1).end

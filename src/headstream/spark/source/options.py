@@ -1,13 +1,13 @@
 """The options of `format("headstream")`: names, meanings, and contradictions.
 
-url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; load(url) sets it too
-subscribe              shop/orders,shop/returns; or subscribePattern, or assign: see subscription.py
-startingOffsets        earliest (default) | latest | by partition; or a time: see bounds.py
-endingOffsets          latest (default) | by partition; or a time                  batch only
+url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by load(url)
+subscribe              shop/orders,shop/returns; alternatively subscribePattern or assign: see subscription.py
+startingOffsets        earliest (default) | latest | per partition; or a time: see bounds.py
+endingOffsets          latest (default) | per partition; or a time                 batch only
 headers                variant (default) | array | map | binary | none
 headerColumns          attempt INT, source STRING: see header_columns.py
 headerMismatch         null (default) | fail: for a header that does not fit its declared type
-columns                which of the columns are decoded; all by default
+columns                the columns to decode; all by default
 states                 available (default) | available,poisoned | all
 where                  a filter: attempt >= 3 AND source = 'web'
 onFilterError          skip (default) | deliver | fail: for a message that the filter cannot be applied to
@@ -15,9 +15,9 @@ maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerD
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
-Names and meanings are as in Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
-message by default. Kafka's source begins at the latest, which silently skips messages sent before the query's first run;
-here that has to be requested.
+Options that Spark's Kafka source has too have the same names and meanings, with one exception: streams also begin at the earliest
+message by default. The Kafka source begins at the latest message, which silently skips messages sent before the query's first
+run; here, this must be requested.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ OPTION_NAMES: Final = (
 )
 """Every option of a read."""
 _FILTER_POLICIES: Final = {"skip": "skip", "deliver": "deliver", "fail": "raise"}
-"""The values of onFilterError, and their names elsewhere."""
+"""The values of onFilterError, and the corresponding filter policies."""
 _MAX_TASKS: Final = 100_000
-"""More tasks than this are a typing error, and cost more than the read."""
+"""Maximum of minPartitions; a higher number is probably a typing error."""
 _MAX_INT64: Final = (1 << 63) - 1
 
 
@@ -78,9 +78,9 @@ class RowShape:
     """The columns of a row.
 
     Args:
-        columns: Which of COLUMN_NAMES, in this order.
-        header_columns: Headers that have a column, after the other columns.
-        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
+        columns: The selected COLUMN_NAMES, in this order.
+        header_columns: Headers with a column, placed after the other columns.
+        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise the column is null.
     """
 
     columns: tuple[str, ...]
@@ -95,7 +95,7 @@ class SourceOptions:
 
     Args:
         states: Codes of the states to read, or None for all.
-        given: The names of the options that were given, lower-case.
+        given: The names of the options that were set, in lower case.
     """
 
     log: LogLocation
@@ -121,7 +121,7 @@ class SourceOptions:
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
-        """Reject options that only batch reads support, or only newer versions of Spark (limits of a micro-batch)."""
+        """Reject options that only batch reads or only newer Spark versions support (limits of a micro-batch)."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given and not has_limits:
                 raise InvalidOptionError(
@@ -134,7 +134,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the validated options of a read; case does not matter in names."""
+    """Return the validated options of a read; option names are case-insensitive."""
     given = {name.lower(): value for name, value in options.items()}
     check_no_table(given)
     known = {name.lower(): name for name in OPTION_NAMES}
@@ -161,13 +161,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_no_table(given: Mapping[str, str]) -> None:
-    """Reject options of a catalog table, which include its provider: Spark creates it, but Delta's catalog cannot read it."""
+    """Reject the options of a catalog table: Spark creates such a table, but Delta's catalog cannot read it."""
     if "provider" in given:
         raise table_error("CREATE TABLE ... USING headstream", given.get("url", ""))
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:
-    """Return the columns of a row; names of options are in lower case."""
+    """Return the columns of a row; option names are in lower case."""
     headers = _headers(given.get("headers", "variant"))
     columns = _columns(given.get("columns"), headers, may_be_none="headercolumns" in given)
     mismatch = given.get("headermismatch", "null").strip().lower()

@@ -1,7 +1,7 @@
 """Subscription: the topics and partitions to read, from one of three options.
 
 subscribe          shop/orders,shop/returns
-subscribePattern   shop/.*                                      a regular expression (Python's) for the entire stream/topic
+subscribePattern   shop/.*                                      a regular expression (Python's) for the whole stream/topic
 assign             {"shop/orders": [1, 2], "shop/returns": [1]}
 """
 
@@ -26,7 +26,7 @@ class Subscription:
 
     Args:
         pattern: A regular expression for the full name of a topic, or None.
-        partitions: The partitions of each topic that are read, with `assign`; None is all.
+        partitions: The partitions of each topic to read, with `assign`; None means all.
     """
 
     option: str
@@ -35,7 +35,7 @@ class Subscription:
     partitions: Mapping[str, frozenset[int]] | None = None
 
     def has_topic(self, topic: str) -> bool:
-        """Return whether an existing topic of this name is read."""
+        """Return whether an existing topic with this name is read."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return self.topics is not None and any(str(name) == topic for name in self.topics)
@@ -48,7 +48,7 @@ class Subscription:
 
 
 def parse_subscription(given: Mapping[str, str]) -> Subscription:
-    """Return the topics and partitions to read; exactly one of the three options is given."""
+    """Return the topics and partitions to read; exactly one of the three options must be set."""
     given_names = [option for option in _OPTIONS if option.lower() in given]
     if len(given_names) > 1:
         raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Set one of them")

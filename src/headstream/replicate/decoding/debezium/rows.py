@@ -303,7 +303,7 @@ class _Decoding:
             self.result.named |= dict.fromkeys(part.rows.tolist(), schema_id)
 
     def _without_departures(self, part: _Part) -> _Part:
-        """Leave out the deletions that are the first half of a change of key; count them."""
+        """Leave out the deletions that are the first half of a key update; count them."""
         headers = self.raw.column("headers").take(pa.array(part.rows))
         leaves = pc.fill_null(pc.match_substring(headers, _NEW_KEY), False).to_numpy(zero_copy_only=False)
         leaves &= pc.equal(part.column("op"), "d").to_numpy(zero_copy_only=False)
