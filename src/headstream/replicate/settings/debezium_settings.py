@@ -16,13 +16,13 @@ class DebeziumSettings:
     """How topics with messages of Debezium are read.
 
     Args:
-        topics: Patterns of the topics that have them, in Headstream's spelling (`shop/public.*`) or Kafka's (`shop.public.*`);
-            other topics have messages of Qlik Replicate.
+        topics: Patterns of the topics with Debezium messages, in Headstream's spelling (`shop/public.*`) or Kafka's
+            (`shop.public.*`); other topics have messages of Qlik Replicate.
         placeholder: The connector's `unavailable.value.placeholder`, which replaces a value that was not sent.
-        sequence: For connectors whose order is not built in: at most two fields of `source`, whole numbers, that order the
+        sequence: For connectors whose order is not built in: at most two integer fields of `source` that order the
             changes of a row, the most significant first.
-        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without it they are
-            rejected.
+        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without this setting
+            such messages are rejected.
 
     Raises:
         InvalidOptionError: no topic, an empty placeholder, or more than two fields.

@@ -35,10 +35,10 @@ class MessageFormat:
     """The names of a message's parts, from a custom Message Format if the endpoint or the task has one.
 
     Args:
-        data: The section with the row; `name_*` means that its columns are flat in the message, each name prefixed with
-            `name_`, and `*` that they are flat under their own names.
-        before_data: The section with the row before, in the same way; it can be missing in messages.
-        headers: The section with the headers, in the same way.
+        data: The section with the row; `name_*`: the columns are flat in the message, with names prefixed with
+            `name_`; `*`: the columns are flat under their own names.
+        before_data: The section with the row before the change, written as `data`; messages can omit the section.
+        headers: The section with the headers, written as `data`.
         fields: Renamed header fields: Replicate's name -> the name in messages.
     """
 

@@ -15,13 +15,13 @@ class RegistrySettings:
     """The location of the schemas; either `url` or `directory`.
 
     Args:
-        url: The registry, `http://host:8081` or https.
-        directory: A directory with the schemas, `<id>.avsc` each.
+        url: URL of the registry, `http://host:8081` or `https://host`.
+        directory: Directory with the schemas, in files named `<id>.avsc`.
         user: User of HTTP basic authentication.
         password: Password of HTTP basic authentication.
-        token: Bearer token, in place of user and password.
-        ca_file: Certificates to trust, PEM; by default the system's.
-        timeout_ms: Timeout of one response, milliseconds.
+        token: Bearer token, instead of user and password.
+        ca_file: PEM file with trusted certificates; by default, the certificates of the system.
+        timeout_ms: Timeout of a response, milliseconds.
         retries: How often a request is retried after a transient failure.
 
     Raises:

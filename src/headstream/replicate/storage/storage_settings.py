@@ -20,19 +20,19 @@ class StorageSettings:
     """An object store.
 
     Args:
-        endpoint: URL of a store other than the cloud's own, `https://minio.example:9000`.
+        endpoint: URL of a store that is not the cloud provider's own, such as `https://minio.example:9000`.
         region: The store's region (S3).
-        access_key_id: The key's name (S3).
-        secret_access_key: The key (S3).
-        session_token: The token of temporary keys (S3).
-        path_style: Whether the bucket is in the URL's path, not in its host; by default with an `endpoint` (S3).
+        access_key_id: The access key id (S3).
+        secret_access_key: The secret access key (S3).
+        session_token: The session token of temporary keys (S3).
+        path_style: Whether the bucket is in the path of the URL instead of the host; by default, with an `endpoint` (S3).
         account_key: The key of the storage account (Azure).
         sas_token: A shared access signature (Azure).
-        tenant_id: The directory of a service principal (Azure).
-        client_id: The service principal (Azure).
+        tenant_id: The tenant id of a service principal (Azure).
+        client_id: The client id of the service principal (Azure).
         client_secret: Secret of the service principal (Azure).
-        service_account: Path of a service account's key file, in JSON (Google).
-        retry_us: How long a failing request is retried, microseconds; then the table's changes wait.
+        service_account: Path of the JSON key file of a service account (Google).
+        retry_us: How long a failing request is retried, microseconds; after that, the changes of the table wait.
 
     Raises:
         InvalidOptionError: settings contradict each other, or the endpoint is not a URL.
