@@ -163,7 +163,7 @@ def test_a_second_pipeline_is_refused_by_name_when_the_table_is_in_a_store(serve
     first.send(METADATA, change(1))
     second.send(METADATA, change(2))
     reason = second.processor.health.failing[SHARED].reason
-    assert "another pipeline writes the table" in reason
+    assert "another pipeline writes to the table" in reason
     assert str(first.config.checkpoint) in reason
     second.options["take_over"] = True
     second.restart()

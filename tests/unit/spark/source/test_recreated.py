@@ -87,7 +87,7 @@ def test_begin_anew_drops_the_positions_of_kafka_topics_and_keeps_the_others(tmp
         ),
         (
             "headstream.errors.OffsetOutOfRangeError: offsets 3 to 9 cannot all be read: 5 to 9 exist (cdc/data). Older records "
-            "were dropped by retention, later offsets were never written or are lost; set failOnDataLoss=false",
+            "were dropped by retention; later offsets were never written or are lost. Set failOnDataLoss=false",
             "messages were deleted before they were read: offsets 3 to 9 cannot all be read: 5 to 9 exist",
             "--accept-loss",
         ),
