@@ -306,7 +306,7 @@ def test_without_java_it_says_what_to_install(arguments: list[str], url: str, tm
         check=False,
     )
     assert ran.returncode == 1
-    assert ran.stderr.startswith(b"Error: Spark needs Java")
+    assert ran.stderr.startswith(b"Error: Spark requires Java")
     assert b"Install" in ran.stderr
     assert b"Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []

@@ -32,7 +32,7 @@ def test_kafka_broker_creates_topics_and_adds_partitions_when_asked(kafka_broker
     assert kafka_broker.count_partitions("created") == 5
     with pytest.raises(AlreadyExistsError, match="'created' already exists"):
         kafka_broker.create_topic("created")
-    with pytest.raises(InvalidInputError, match="rejects the topic 'no such name'"):
+    with pytest.raises(InvalidInputError, match="rejected the topic 'no such name'"):
         kafka_broker.create_topic("no such name")
 
 

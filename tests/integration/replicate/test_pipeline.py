@@ -328,6 +328,6 @@ def test_pipeline_refuses_spark_connect_before_it_makes_anything(tmp_path: Path)
 
     config = ReplicateConfig(source="file:///x", topics=("a/b",), tables=tmp_path / "t", checkpoint=tmp_path / "c")
     client: Any = object.__new__(ConnectSession)  # one with a server would cost a minute, and is not asked anything
-    with pytest.raises(InvalidOptionError, match="does not run over Spark Connect"):
+    with pytest.raises(InvalidOptionError, match="does not support Spark Connect"):
         ReplicatePipeline(client, config)
     assert list(tmp_path.iterdir()) == []

@@ -357,7 +357,7 @@ def test_work_waits_for_a_store_that_is_down_and_goes_on(
     server.break_down(refused=1)
     monkeypatch.setattr("headstream.replicate.checkpoint.checkpoint_store.time.sleep", lambda seconds: server.recover())
     work.send(change(2))
-    assert "the checkpoint cannot be written, attempt 1 of 10" in caplog.text
+    assert "the checkpoint cannot be written (attempt 1 of 10)" in caplog.text
     work.restart()
     assert ids(work) == ids(work, changes=True) == [1, 2]
     work.close()

@@ -68,7 +68,7 @@ def test_set_state_is_refused_when_it_says_too_much(peer: Peer, command: SetStat
 def test_set_state_refuses_a_long_reason_of_a_process_beside_the_server(server: Server, peer: Peer) -> None:
     fill(peer, 1)
     log = server.broker.backing.log
-    with pytest.raises(LimitError, match="the reason of a change of states has 1001 bytes"):
+    with pytest.raises(LimitError, match="the reason of a state change must have at most 1000 bytes, not 1001"):
         log.states.set(log.snapshot()["shop"].topics["orders"], 1, [0], StateChange(-1, POISONED, "x" * 1001, "me", 1))
 
 

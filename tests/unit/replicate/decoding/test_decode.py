@@ -331,7 +331,7 @@ def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_
     schema_store = SchemaStore(tmp_path / "zone")
     decode_there = decode_partitions(schema_store, DecodeOptions())
     (tmp_path / "zone").rename(tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="does not see the driver's schema store: it is missing") as caught:
+    with pytest.raises(StorageError, match="cannot access the driver's schema store: it is missing") as caught:
         list(decode_there(iter([raw_batch([b"x"])])))
     assert str(caught.value.where).startswith(f"{tmp_path / 'zone'} on ")
     SchemaStore(tmp_path / "zone").mark()

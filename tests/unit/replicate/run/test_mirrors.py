@@ -62,7 +62,7 @@ def test_mirrors_refuse_a_version_of_pyiceberg_that_was_not_tested(
     open_mirrors: Callable[..., IcebergMirrors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyiceberg, "__version__", "0.13.0")
-    with pytest.raises(EnvironmentSetupError, match=r"pyiceberg 0\.13\.0 is not a tested version"):
+    with pytest.raises(EnvironmentSetupError, match=r"pyiceberg 0\.13\.0 is not a supported version"):
         open_mirrors()
 
 
@@ -107,9 +107,9 @@ def test_a_catalog_that_fails_is_tried_again_and_its_lag_is_told(
         assert changed.wait_for(lambda: not mirrors._work.waiting, 10)
     assert mirrors.may_vacuum(ORDERS, wait=True)
     assert mirrors.status()["waiting"] == 0
-    assert [record.getMessage() for record in caplog.records] == [
-        "an Iceberg table is not up to date, which is retried: no answer"
-    ], "the same reason is told once"
+    assert [record.getMessage() for record in caplog.records] == ["an Iceberg table is not up to date; retrying: no answer"], (
+        "the same reason is told once"
+    )
 
 
 def test_a_catalog_that_does_not_answer_is_waited_for_once(
