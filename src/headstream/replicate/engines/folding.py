@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table has so many small files or deleted rows that it must be folded."""
+    """Return whether the table must be folded, by the number of small files and of deleted rows."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
