@@ -48,7 +48,7 @@ class MirrorOptions:
         topics: Names `stream/topic` or patterns; by default all topics. Matching topics that are created later are also copied.
         route: Returns the destination topic for a message, or None to skip the message; by default the source's topic.
         once: Whether to stop after copying the messages that existed at the start.
-        bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
+        bytes_per_s: Maximum rate of payload and key bytes, bytes per second; None sets no limit.
         checkpoint_s: Interval between checkpoints, seconds. After a kill, messages sent since the last checkpoint are read back.
         states: `keep` copies messages with their states. `available` copies only available messages, for destinations without
             states.
@@ -150,7 +150,7 @@ class Mirror:
         for log in (source, target):
             if log.has_interceptors:
                 raise InvalidOptionError(
-                    "a mirror copies messages as they are stored", advice="Connect both logs without interceptors"
+                    "logs with interceptors cannot be mirrored", advice="Connect both logs without interceptors"
                 )
         self._source = source
         self._target = target
@@ -158,7 +158,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
+            raise InvalidOptionError("source and destination must be different logs", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
@@ -282,7 +282,7 @@ class Mirror:
         for message in messages:
             expected = topic.positions[message.partition]
             if message.offset < expected:
-                raise OffsetOutOfRangeError(f"offset {message.offset} came after {expected}", where=topic.name)
+                raise OffsetOutOfRangeError(f"offset {message.offset} arrived after offset {expected}", where=topic.name)
             if self._options.states == "keep":
                 self.stats.missed += message.offset - expected
             topic.positions[message.partition] = message.offset + 1
@@ -359,7 +359,5 @@ class Mirror:
 def _name_of(log: Client, given: str | None, which: str) -> str:
     name = log.identity if given is None else given
     if name is None:
-        raise InvalidOptionError(
-            f"the {which} log has no identity yet", advice=f"Write to it first, or name it with {which}_name"
-        )
+        raise InvalidOptionError(f"the {which} log has no identity yet", advice=f"Write to the log first, or set {which}_name")
     return check_log_name(name)

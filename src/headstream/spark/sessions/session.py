@@ -199,7 +199,7 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentSetupError(
             "a SparkSession without Delta is already running in this process",
-            advice='Stop it first, or read from it without this: format("headstream") needs no session()',
+            advice='Stop that session first, or use it without session(): format("headstream") does not need session()',
         )
     return running
 
@@ -257,7 +257,7 @@ def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
     except Py4JError as error:
         raise EnvironmentSetupError(
             "the jars of Delta, Avro and Kafka cannot be added to a running JVM",
-            advice="Pass them to spark-submit: --jars with the list of `headstream jars --output json`, joined by commas",
+            advice="Pass the jars to spark-submit: --jars with the list from `headstream jars --output json`, joined by commas",
         ) from error
 
 

@@ -56,7 +56,7 @@ def test_with_and_without_give_new_headers() -> None:
 
 def test_to_dict_refuses_repeats_rather_than_drop_them() -> None:
     assert hs.Headers({"a": 1, "b": None}).to_dict() == {"a": 1, "b": None}
-    with pytest.raises(hs.HeaderError, match=r"the header 'a' repeats, which a dict cannot hold\. Use items"):
+    with pytest.raises(hs.HeaderError, match=r"the header 'a' is repeated, which a dict cannot represent\. Use items"):
         REPEATED.to_dict()
 
 
