@@ -21,8 +21,8 @@ _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 class Compression(Interceptor):
     """Compresses the payload of a sent message if this makes the message smaller, and decompresses received payloads.
 
-    A received message without the header `hs.compression` is delivered unchanged. A sent message that already has the header is
-    not compressed again.
+    Received messages without the header `hs.compression` are delivered unchanged. Sent messages with the header are not
+    compressed.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).

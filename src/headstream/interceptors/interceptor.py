@@ -59,8 +59,7 @@ class Interceptor:
         The producer sends nothing during the call, so this method must be fast, and must not use the producer.
 
         Args:
-            message: The message as sent, after all interceptors, with its partition and, if the message is stored, offset and
-                timestamp.
+            message: The message as sent, after all interceptors, with its partition and, if stored, offset and timestamp.
             error: Why the message is not stored, or None.
         """
         return None
@@ -78,8 +77,7 @@ class Interceptor:
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message can be sent without a call of on_send, so that no Message is created.
 
-        Called for each message if this is the client's only interceptor with on_send. If this method raises an error, on_send is
-        called.
+        Called for each message if this is the client's only interceptor with on_send. If it raises an error, on_send is called.
 
         Args:
             headers: The message's headers as passed to send(), unchecked.

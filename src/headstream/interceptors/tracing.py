@@ -5,8 +5,7 @@
     process    a span around the processing, by `with tracing.process(message):`
 
 If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
-names, before an OpenTelemetry object or a Message is created. Messages that begin a trace are chosen by counting down random
-gaps.
+names, before an OpenTelemetry object or a Message is created. Counting down random gaps chooses the messages that begin a trace.
 
 The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """

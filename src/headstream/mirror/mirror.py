@@ -50,8 +50,7 @@ class MirrorOptions:
         once: Whether to stop after copying the messages that existed at the start.
         bytes_per_s: Maximum rate of payload and key bytes, bytes per second; None sets no limit.
         checkpoint_s: Interval between checkpoints, seconds. After a kill, messages sent since the last checkpoint are read back.
-        states: `keep` copies messages with their states. `available` copies only available messages, for destinations without
-            states.
+        states: `keep` copies messages with their states. `available` copies available messages only, for example to Kafka.
         source_name: The source's name in the header hs.mirror; by default the log's identity.
         target_name: The destination's name in the header hs.mirror; by default the log's identity.
         on_progress: Called after each checkpoint, and repeatedly while no message arrives.
@@ -141,8 +140,7 @@ class Mirror:
     """One run of a mirror.
 
     Raises:
-        InvalidOptionError: a log has neither an identity nor a name, or source and destination are the same log and there is no
-            route.
+        InvalidOptionError: a log has neither an identity nor a name, or both are the same log and there is no route.
     """
 
     def __init__(self, source: Client, target: Client, options: MirrorOptions | None = None) -> None:

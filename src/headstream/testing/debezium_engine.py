@@ -124,8 +124,8 @@ class DebeziumEngine(TemporaryServer):
     def flush(self) -> None:
         """Wait until everything that the source has committed is sent.
 
-        This method inserts rows into the table `headstream_marks`, and waits until the engine has sent one of them. If the engine
-        has ended, for example because the listener was unavailable, it is restarted.
+        This method inserts a row into the table `headstream_marks` and waits until the engine has sent the row. If the engine has
+        ended, for example because the listener was unavailable, the engine is restarted.
 
         Raises:
             EnvironmentSetupError: the changes are not sent within the timeout, or the engine ends repeatedly; the message

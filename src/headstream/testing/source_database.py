@@ -48,8 +48,7 @@ class SourceDatabase:
     Args:
         seed: The same seed and arguments produce the same database, including messages.
         rows: Number of rows per table in the full load, from 0.
-        transactions: Number of transactions after the load, from 0; an altered table is altered half-way through the
-            transactions.
+        transactions: Number of transactions after the load, from 0; tables are altered half-way through the transactions.
         largest_transaction: Maximum number of changes per transaction, from 1 (see source_history).
         key_changes: Whether transactions change primary keys.
 

@@ -40,8 +40,7 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return the current state of a log.
 
     Args:
-        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the checkpoint's newest
-            ledger.
+        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the newest ledger.
     """
     found = tuple(log.topics())
     groups = []

@@ -23,8 +23,8 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     """Decode a JSON document.
 
     Args:
-        decimals: Whether numbers with a decimal point or an exponent, and the number -0, become a Decimal with all digits instead
-            of a float.
+        decimals: Whether numbers with a decimal point or an exponent, and -0, become a Decimal with all digits instead of a
+            float.
 
     Raises:
         DecodeError: the bytes are not JSON or not UTF-8 (lone surrogates are invalid), an object repeats a member, or a number is

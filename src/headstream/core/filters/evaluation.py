@@ -200,8 +200,7 @@ def _order(left: _Value, right: _Value) -> float | None:
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
     """Return the regular expression for a pattern; a character is a byte with its continuation bytes.
 
-    The part after an ANY_CHARACTERS is searched once, from the left, so the time is at most proportional to the product of both
-    lengths.
+    The part after an ANY_CHARACTERS is searched once, from the left, so the time is proportional to the product of both lengths.
     """
     one = rb"[\x00-\xff][\x80-\xbf]*+"
     first, *others = (

@@ -67,8 +67,8 @@ class Headers:
             at: Byte position of the block in its input, for errors.
 
         Returns:
-            The headers. Their first access raises DecodeError if the block is invalid; the first access to a value raises it if
-            the value is invalid.
+            The headers. If the block is invalid, their first access raises DecodeError; if a value is invalid, access to the
+            value does.
         """
         return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
 

@@ -23,8 +23,8 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: The kind of the named object. A stream's name must not contain a dot or slash; a consumer's or group's name can
-            contain NUL.
+        noun: The kind of the named object. A stream's name must not contain a dot or slash. A consumer's or group's can contain
+            NUL.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Pass a str")

@@ -130,8 +130,7 @@ class Polled:
         next_offset: The offset to poll next, after the returned and the skipped messages.
         chunks: Complete stored messages, contiguous and in order, in one or more pieces.
         generation: Distinguishes the partition from partitions of the same name before a purge or deletion; 0 if unknown.
-        scanned_count: With a filter: the number of messages that it examined, including all messages of the segments that it
-            skipped.
+        scanned_count: With a filter: number of examined messages, including all messages of skipped segments.
         failed_count: Number of messages to which the filter could not be applied.
     """
 

@@ -47,8 +47,7 @@ class Appended:
     Args:
         offset: Offset of the batch's first message; if all its messages are repeats, the partition's next offset.
         timestamp_us: Time of the append, microseconds since 1970 UTC; None if the server does not report it.
-        count: Number of stored messages of the batch: all, unless the topic drops repeated ids; -1 if the server does not report
-            it.
+        count: Number of stored messages of the batch: all, unless the topic drops repeated ids; -1 if not reported by the server.
         is_repeat: Whether an earlier send had already stored the batch.
         positions: Offset and time of each message if offsets are not consecutive: in Kafka, batches of other producers can lie
             between the messages. None: offsets are consecutive from `offset`, and all messages have the time `timestamp_us`.

@@ -221,8 +221,8 @@ class Topic:
         retention_bytes: Size above which the oldest messages can be dropped, bytes; None sets no limit.
         compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
             removed after this time, microseconds. None: no compaction.
-        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: no
-            deduplication.
+        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: not
+            dropped.
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None keeps them.
         legal_hold: Whether all messages are kept.

@@ -135,8 +135,7 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
-        InvalidInputError: the dialect cannot represent a message at all, as for convert(), or the messages cannot be in one
-            document.
+        InvalidInputError: the dialect cannot represent a message, as for convert(), or the messages cannot be in one document.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 

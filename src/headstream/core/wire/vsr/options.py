@@ -2,8 +2,8 @@
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object whose
-values are strings.
+Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object of
+strings.
 """
 
 from __future__ import annotations

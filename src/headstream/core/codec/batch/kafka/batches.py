@@ -313,11 +313,9 @@ def encode_batch(
         chunks: Complete stored messages in order of offset; can be empty.
         base_offset: First offset of the batch; at most the first message's offset.
         last_offset: Last offset of the batch; at least the last message's offset, and less than base_offset + 2^31.
-        write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None
-            uses the message's time) and base_offset. Returns the record including its length, and its time in milliseconds since
-            1970 UTC.
-        is_typed: Whether headers are written as text with hs.kinds; otherwise write_fallback encodes each message that has
-            headers.
+        write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None:
+            the message's time), base_offset. Returns the record with its length, and its time in milliseconds since 1970 UTC.
+        is_typed: Whether headers are written as text with hs.kinds; otherwise write_fallback encodes messages with headers.
     """
     data = c.new_bytes(HEAD_BYTES + sum(len(chunk) for chunk in chunks) + _SLACK_BYTES)
     noted, scratch, end = bytearray(_NOTES.size), _EncodeScratch(), HEAD_BYTES

@@ -244,8 +244,7 @@ def decode_records(
         read_fallback: Converts a record that the kernel does not support. Arguments: the record's bytes without its length, and
             base_ms. Returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
-        is_typed: Whether the kinds of headers are read from hs.kinds; otherwise read_fallback converts each record that has
-            headers.
+        is_typed: Whether kinds are read from hs.kinds; otherwise read_fallback converts all records that have headers.
     """
     view, noted = memoryview(records), bytearray(_NOTES.size)
     if base_ms is not None and not -MAX_TIME_MS <= base_ms <= MAX_TIME_MS:

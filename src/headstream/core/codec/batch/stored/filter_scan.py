@@ -177,8 +177,7 @@ def filter_stored(
 
     Args:
         size_bytes: Approximate maximum size of the returned messages, bytes; at least one matching message is returned.
-        on_failure: What to do with a message whose values cannot be compared: 0 treats it as not matching, 1 as matching, 2 stops
-            the scan before the message.
+        on_failure: What to do with a message whose values cannot be compared: 0 no match, 1 match, 2 stop the scan.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
     if not start < view.nbytes:
