@@ -184,7 +184,7 @@ class AuthenticationError(AccessError):
 
 
 class PermissionDeniedError(AccessError):
-    """The logged-in user lacks the permission."""
+    """The logged-in user does not have the required permission."""
 
 
 class WaitTimeoutError(HeadstreamError, TimeoutError):
@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """An error of the server for which there is no specific exception class; `status` is its code."""
+    """An error of the server for which there is no specific exception class; `status` is the error code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -212,7 +212,7 @@ class GroupInUseError(HeadstreamError):
 
 
 class LegalHoldError(HeadstreamError):
-    """A topic is under legal hold, so none of its messages can be removed."""
+    """A topic is under legal hold, so its messages cannot be removed."""
 
 
 class InterceptorError(HeadstreamError):

@@ -123,7 +123,7 @@ class App:
         return self._log
 
     def run(self) -> None:
-        """Run until all handlers have ended: after Ctrl-C, SIGTERM, stop() or `timeout_ms`.
+        """Run until all handlers have ended: after Ctrl-C, SIGTERM or stop(), or by their `timeout_ms`.
 
         The first signal ends each handler after its current message. The second signal cancels the handlers; their current
         messages are delivered again.

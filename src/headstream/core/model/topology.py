@@ -213,9 +213,9 @@ class Topic:
 
     Args:
         id: Number of the topic within its stream, from 1.
-        created_us: Microseconds since 1970 UTC.
+        created_us: Time of creation, microseconds since 1970 UTC.
         limits: Which messages the topic accepts.
-        partitions: By number.
+        partitions: The topic's partitions, in order of number.
         fsync: When acknowledged messages are synced to the disk.
         retention_us: Messages older than this can be dropped, microseconds; None retains messages of any age.
         retention_bytes: Size above which the oldest messages can be dropped, bytes; None sets no limit.
@@ -223,7 +223,7 @@ class Topic:
             removed after this time, microseconds. None: no compaction.
         deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: not
             dropped.
-        summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
+        summary_headers: Names of the headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None keeps them.
         legal_hold: Whether all messages are kept.
         kafka_headers: The convention by which Kafka clients write and read headers; None is `headstream`.
@@ -289,8 +289,8 @@ class Stream:
     Args:
         name: Without dot or slash.
         id: From 1.
-        created_us: Microseconds since 1970 UTC.
-        topics: Names of its topics, sorted.
+        created_us: Time of creation, microseconds since 1970 UTC.
+        topics: Names of the stream's topics, sorted.
     """
 
     name: str

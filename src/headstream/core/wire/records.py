@@ -76,7 +76,7 @@ class Record:
         """Decode a record from a JSON object.
 
         Raises:
-            DecodeError: a member is missing or invalid; `where` names it.
+            DecodeError: a member is missing or invalid; `where` names the member.
         """
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)

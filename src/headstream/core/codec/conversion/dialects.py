@@ -37,12 +37,12 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     convert() raises an error for a message if and only if its plan has a loss.
 
     Args:
-        message: Any.
+        message: The message that is to be converted.
         to: One of DIALECTS.
 
     Returns:
-        The losses, and the values whose kind changes without a loss; empty if nothing changes. If the dialect cannot represent
-        the message without a part, that part is a loss that no policy accepts.
+        The losses, and the values whose kind changes without a loss; empty if nothing changes.
+        No policy accepts a loss that makes the message impossible in the dialect.
 
     Raises:
         InvalidOptionError: the dialect is unknown.
