@@ -130,7 +130,7 @@ class App:
 
         Raises:
             HeadstreamError: a log, topic or option cannot be used.
-            Exception: a handler without `on_error` raised it. The message is not committed, and all other handlers have ended.
+            Exception: a handler without `on_error` failed. Its message is not committed, and all other handlers have ended.
             KeyboardInterrupt: a second signal cancelled the handlers.
         """
         self._is_forced = False

@@ -87,7 +87,7 @@ class CapturedDatabase(Protocol):
 
 
 class DebeziumEngine(TemporaryServer):
-    """The engine of one connector. It runs from start() to stop(), or within a `with` statement.
+    """The engine of one connector, which runs from start() to stop() or within a `with` statement.
 
     After kill(), start() continues after the stored offsets. Topic names begin with `shop`. In a Headstream log, create the
     topics with `limits="wide"` before the first change of a table.

@@ -51,7 +51,7 @@ _DEFAULTS: Final = {
 
 
 class PostgresServer(TemporaryServer):
-    """A PostgreSQL server with one database. It runs from start() to stop(), or within a `with` statement.
+    """A PostgreSQL server that has one database, and runs from start() to stop() or within a `with` statement.
 
     Args:
         directory: Parent of the server's directory, which stop() removes; by default the directory of temporary files. If this

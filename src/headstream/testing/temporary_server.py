@@ -35,7 +35,7 @@ _LOG_NAME: Final = "server.log"
 
 
 class TemporaryServer:
-    """A program with its own directory. It runs from start() to stop(), or within a `with` statement.
+    """A program that has its own directory, and runs from start() to stop() or within a `with` statement.
 
     A subclass defines how the directory is prepared, how the program is called, and when the program is ready.
 

@@ -228,7 +228,7 @@ class Retry:
         return self.attempts is not None and failures >= self.attempts
 
     def delay_after(self, failures: int, jitter: float) -> int:
-        """Return the delay after a failure, microseconds. The delay doubles with each failure; half of it is random.
+        """Return the delay after a failure, microseconds. The delay doubles with each failure; its second half is random.
 
         Args:
             failures: How often the message has failed, from 1.

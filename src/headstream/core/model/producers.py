@@ -1,6 +1,7 @@
 """Numbered batches. A log recognizes a repeated batch by its number, so any send can be retried.
 
-A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its first
+A producer has a unique id and an epoch. A producer numbers its messages in each partition: a batch carries the sequence of its
+first
 message, and the next batch continues the sequence. If a producer abandons a batch whose outcome is unknown, it ends the epoch:
 batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 

@@ -145,7 +145,7 @@ def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
 
     Args:
         data: The encoded messages; must not contain other bytes.
-        dialect: One of the DIALECTS that are bytes; limits of the dialect are not enforced.
+        dialect: A dialect in DIALECTS whose messages are bytes; limits of the dialect are not enforced.
 
     Raises:
         DecodeError: the bytes are invalid in the dialect.
