@@ -1,6 +1,6 @@
 """A simulated source database and its capture: a test oracle for jobs that turn change messages into tables.
 
-The database is generated in memory from a seed, so the true final state of every table is known. Its capture equals the messages
+The database is generated in memory from a seed, so the true final state of every table is known. The capture equals the messages
 that Replicate would send. Pass the messages to your job in any order, then compare:
 
     >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle

@@ -268,7 +268,7 @@ def summarize_headers(
 
     Args:
         lists: For each header, whether to list its distinct values.
-        blooms: Contiguous Bloom filters of the headers, to which values are added; each size in bytes is a power of two.
+        blooms: Contiguous Bloom filters of the headers, to which values are added; the size of each filter is a power of two.
         hashes: Number of bits that are set in a Bloom filter per value.
     """
     names = wanted.names
