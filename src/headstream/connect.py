@@ -108,7 +108,7 @@ def connect_async(url: str | None = None, *, interceptors: Any = (), **options: 
 def _find_interceptors(given: Any) -> Chain | None:
     """Return the chain of the given interceptors and the interceptors of the environment; None if there are none."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidOptionError(f"interceptors is {given!r}", advice="Pass a list of objects")
+        raise InvalidOptionError(f"interceptors must be a list of objects, not {given!r}")
     found = list(given)
     if text := os.environ.get(INTERCEPTORS_VARIABLE):
         from headstream.interceptors.by_name import make_interceptors
@@ -134,7 +134,8 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
     _check_options(options, _EMBEDDED_OPTIONS)
     if parts.query or parts.fragment:
         raise InvalidUrlError(
-            f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"
+            f"{text!r} must not have a query or a fragment",
+            advice="Pass options to connect(); write ? as %3F and # as %23",
         )
     return _make_embedded(text, parts, options, chain)
 
@@ -146,7 +147,7 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
     try:
         parts = split_url(text)
     except ValueError as error:
-        raise InvalidUrlError(f"the text is not a URL: {error}", advice=f"Use {_KINDS}") from None
+        raise InvalidUrlError(f"the string is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
         # Error texts must not contain the password, which can have slashes and other special characters.
         text = f"{parts.scheme}://...{text[text.rindex('@') :]}"
@@ -188,7 +189,7 @@ def _make_kafka(parts: SplitResult, options: dict[str, Any], chain: Chain | None
     except ImportError as error:
         if error.name != "confluent_kafka":
             raise
-        raise MissingExtraError("kafka:// needs confluent-kafka", advice="pip install 'headstream[kafka]'") from None
+        raise MissingExtraError("kafka:// requires confluent-kafka", advice="pip install 'headstream[kafka]'") from None
     return Client(KafkaTransport(address), None, chain)
 
 
@@ -201,7 +202,7 @@ def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any], chain
         return Client(Broker(open_directory(_directory(text, parts), **options)), chain=chain)
     if parts.scheme == "memory":
         if parts.path.strip("/"):
-            raise InvalidUrlError(f"{text!r} has a path, a log in memory has a name", advice="Use memory://name")
+            raise InvalidUrlError(f"{text!r} must not have a path: a log in memory has only a name", advice="Use memory://name")
         _check_options(options, _EMBEDDED_OPTIONS[:1])
         return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)), chain=chain)
     raise _refusal(text, parts)
@@ -211,15 +212,15 @@ def _directory(text: str, parts: SplitResult) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         absolute = Path(unquote(parts.netloc) + path).expanduser().absolute()
-        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Write three slashes: {absolute.as_uri()}")
+        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Use three slashes: {absolute.as_uri()}")
     if "\0" in path:
-        raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Use a directory")
+        raise InvalidUrlError(f"the path in {text!r} must not contain NUL")
     return path
 
 
 def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
     if parts.scheme in _ELSEWHERE:
-        return InvalidUrlError(f"this build has no transport for {parts.scheme}:// yet", where=text, advice=f"Use {_KINDS}")
+        return InvalidUrlError(f"this build does not support {parts.scheme}://", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:
         return InvalidUrlError(f"{text!r} is not a URL", advice=f"For a directory write {Path(text).absolute().as_uri()}")
-    return InvalidUrlError(f"{parts.scheme}:// is not a kind of log", where=text, advice=f"Use {_KINDS}")
+    return InvalidUrlError(f"{parts.scheme}:// is not a supported scheme", where=text, advice=f"Use {_KINDS}")

@@ -108,7 +108,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _parse_rate(text: str) -> float:
     found = _RATE.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise InvalidInputError(f"{text!r} is not a rate", advice="Write 100/s")
+        raise InvalidInputError(f"{text!r} is not a rate", advice="Write messages per second, for example 100/s")
     return float(found[1])
 
 
@@ -118,7 +118,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 @click.group()
 def dlq() -> None:
     """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
-    in the topic replicate/dead-letter or its delayed topic.
+    in the topic replicate/dead-letter or in the pipeline's delayed topic.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def dlq() -> None:
 @source_options
 @output_option
 def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput, output: str) -> None:
-    """List the dead letters of TOPIC: the origin, group and reason of each.
+    """List the dead letters of TOPIC with their origin, group and reason.
 
     \b
     Example:
@@ -191,7 +191,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=source.topic, advice="List: `headstream dlq list`"
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="See `headstream dlq list`"
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}
@@ -220,7 +220,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
       headstream dlq redrive replicate/dead-letter --checkpoint /data/checkpoint --where "hs.reason LIKE 'cut short%'"
     """
     if rate is not None and source.checkpoint is not None:
-        raise click.UsageError("--rate is not for --checkpoint: the pipeline merges what it redrives as one.")
+        raise click.UsageError("--rate cannot be used with --checkpoint: the pipeline applies all redriven messages together.")
     with source.open(is_plain=True) as letters:
         if chosen.explain(letters.log, output):
             return
@@ -257,8 +257,9 @@ def _redrive(
 @source_options
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
-    topic's grace. With --checkpoint the command sends a request to the pipeline, as redrive does.
+    """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
+
+    They are removed after the deletion grace of the topic. With --checkpoint the command sends a request to the pipeline.
 
     \b
     Example:

@@ -51,7 +51,7 @@ def erase(
 
     The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
-    as failed; with --on-filter-error raise it stops the command before anything is changed.
+    as failed; with --on-filter-error raise, such a message stops the command before anything is changed.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def erase(
     from headstream.connect import connect_plain
 
     if chosen.where is None:
-        raise click.UsageError("--where is required: name the messages to be erased.")
+        raise click.UsageError("--where is required: it selects the messages to erase.")
     with connect_plain(url) as log, ExitStack() as stack:
         if chosen._replace(states=None).explain(log, output):
             return
@@ -109,7 +109,7 @@ def _print(topic: str, found: Sequence[ErasedPartition], remains: list[str], dry
     print_object({"topic": topic, "dry_run": dry_run, **sums}, output)
     print_text("")
     print_objects(rows, _COLUMNS, output)
-    print_text("\nNot examined, or left:")
+    print_text("\nNot examined, or kept:")
     for line in remains:
         print_text(f"  {line}")
 

@@ -153,7 +153,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version, and whether the kernels run compiled.",
+    help="Show the version, and whether compiled kernels are used.",
 )
 def cli() -> None:
     """Message streaming with typed headers, from producer to lakehouse.

@@ -106,8 +106,8 @@ def _apply(console: Console, directory: Path, source: PostgresServer, server: Lo
     finally:
         stop(spark)
     if not is_equal:
-        raise click.ClickException("a table differs from PostgreSQL's")
-    console.print("\nThe servers are stopped, and their directories removed.")
+        raise click.ClickException("a Delta table differs from its PostgreSQL table")
+    console.print("\nThe servers were stopped, and their directories were removed.")
 
 
 def _run(spark: SparkSession, directory: Path, url: str) -> Summary:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without a topic.")
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic for lines without a topic.")
 @click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Write bad lines to FILE and continue.")
 @click.option(
     "--partitions",
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 @url_option
 @output_option
 def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
-    """Send the messages of FILE, one JSON object per line as written by export; missing topics are created.
+    """Send the messages in FILE, one JSON object per line as written by export; missing topics are created.
 
-    The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
-    message twice; when FILE has grown, it imports the new lines. With -, standard input is first read completely into a
-    temporary file; its progress is not saved, so repeating the command sends all messages again.
+    The progress is saved in FILE.progress. If the command is interrupted, run it again: it continues and sends no message twice.
+    If FILE has grown, it imports the new lines. With -, standard input is first read completely into a temporary file; the
+    progress is not saved, so repeating the command sends all messages again.
 
-    A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
+    A bad line stops the import with exit code 1 and an error that names the line; --bad-lines collects such lines instead.
 
-    A line's timestamp_us becomes the header hs.timestamp; its state is set right after it is sent; a checksum that does not
-    match the payload makes the line invalid; the offset is ignored.
+    The timestamp_us of a line becomes the header hs.timestamp. The state is set right after the message is sent. A checksum that
+    does not match the payload makes the line invalid. The offset is ignored.
 
     \b
     Examples:

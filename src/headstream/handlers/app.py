@@ -80,15 +80,15 @@ class App:
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
         if group is None:
-            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Set group=, as in group="billing"')
+            raise InvalidOptionError(f"a handler of {topic} requires a group", advice='Set group=, as in group="billing"')
         if check_whole("concurrency", concurrency) < 1:
-            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Pass a number of at least 1")
+            raise InvalidOptionError(f"concurrency must be at least 1, not {concurrency}")
         for other in self._handlers:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
                     f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
-                    advice="They would share the messages: set another group",
+                    advice="Set another group: handlers with the same group would share the messages",
                 )
 
         def register(function: _F) -> _F:
@@ -185,7 +185,7 @@ class App:
             _raise_failure(self._tasks)
             checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
-                raise WaitTimeoutError(f"{left} is not committed", advice="Set a longer timeout_ms")
+                raise WaitTimeoutError(f"{left} was not committed in time", advice="Set a longer timeout_ms")
             if left:
                 await asyncio.sleep(_CHECK_EVERY_S)
 
@@ -205,7 +205,7 @@ class App:
         if not self._handlers:
             raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
         if self._log is not None:
-            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for another run beside it")
+            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for a concurrent run")
         given = self._given
         if isinstance(given, (Client, AsyncClient)):
             self._log = given if isinstance(given, AsyncClient) else AsyncClient(given)

@@ -103,8 +103,8 @@ class Signature:
             raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
-                "it has no annotation",
-                advice="Write `: hs.ReceivedMessage` for the message, a kind as `: hs.uint8` for a header, "
+                "the parameter has no annotation",
+                advice="Write `: hs.ReceivedMessage` for the message, a kind such as `: hs.uint8` for a header, "
                 "or the type of the payload",
             )
         annotation, is_optional = _split_optional(hints[name])
@@ -157,9 +157,9 @@ class Signature:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
             raise InvalidInputError(
-                "produce= sends the handler's result, and the handler has no return annotation",
+                "produce= sends the result of the handler, but the handler has no return annotation",
                 where=self.where,
-                advice="Annotate the result, as in `-> Invoice`, or leave out produce=",
+                advice="Annotate the result, as in `-> Invoice`, or omit produce=",
             )
         if isinstance(self._result, type) and issubclass(self._result, Message):
             return _serializer_of(bytes)  # which Member._send() does not call
@@ -207,7 +207,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
     if not is_typed and get_origin(kind) is None:
         raise InvalidInputError(
             f"{getattr(kind, '__name__', kind)!r} is not a payload type",
-            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
+            advice="Use a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
         )
     try:
         return msgspec(kind)

@@ -28,7 +28,7 @@ _POLICY: Final = ("on_error", "dead_letter")
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("it is neither true nor false")
+        raise ValueError("the value must be true or false")
     return text.lower() == "true"
 
 
@@ -92,5 +92,5 @@ def _make_other(name: str, options: dict[str, str]) -> object:
         found = getattr(found, part)
     is_made = not isinstance(found, type) and any(hasattr(found, hook) for hook in HOOKS)
     if is_made and options:
-        raise InvalidOptionError(f"{name} is already an interceptor: it takes no options")
+        raise InvalidOptionError(f"{name} is an interceptor object, so it takes no options")
     return found if is_made else found(**options)

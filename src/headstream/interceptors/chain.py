@@ -108,7 +108,7 @@ class Chain:
                     raise InvalidInputError("on_receive returned a message with another topic, partition or offset")
                 message = changed
             except Exception as error:
-                self._apply_policy(step, error, message, "It is not committed; seek() skips it")
+                self._apply_policy(step, error, message, "The message is not committed; use seek() to skip it")
         return message
 
     def acknowledge(self, message: Message, failure: Exception | None) -> InterceptorError | None:
@@ -131,7 +131,7 @@ class Chain:
                 if step.policy is not ErrorPolicy.RAISE:
                     _log.exception("%s of the interceptor %s failed", step.hook, step.name)
                 elif found is None:
-                    found = _explain(step, error, where, "What it reports has happened")
+                    found = _explain(step, error, where, "The reported event has happened nevertheless")
         return found
 
     def _run(self, step: _Step, *arguments: Any) -> Any:
@@ -141,7 +141,7 @@ class Chain:
     def _apply_policy(self, step: _Step, error: Exception, message: Message, advice: str) -> None:
         if step.policy is ErrorPolicy.SKIP:
             _log.error(
-                "%s of the interceptor %s failed; %s continues without it", step.hook, step.name, _where(message), exc_info=error
+                "%s of the interceptor %s failed and was skipped for %s", step.hook, step.name, _where(message), exc_info=error
             )
             return
         if step.dead_letter is not None:
@@ -151,7 +151,7 @@ class Chain:
 
 def _steps_of(interceptor: object) -> list[_Step]:
     if isinstance(interceptor, type):
-        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of it")
+        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of the class")
     name = interceptor_name(interceptor)
     policy, dead_letter = check_policy(
         interceptor, getattr(interceptor, "on_error", ErrorPolicy.RAISE), getattr(interceptor, "dead_letter", None)
@@ -164,7 +164,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
             is_asked = callable(skips) and getattr(skips, "__func__", None) is not getattr(Interceptor, SKIPS[hook])
             steps.append(_Step(name, hook, call, policy, dead_letter, skips if is_asked else None))
     if not steps:
-        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has no method among {', '.join(HOOKS)}")
+        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"Define one of the methods {', '.join(HOOKS)}")
     return steps
 
 
@@ -177,7 +177,7 @@ def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
 
 def _checked(result: Any) -> Message:
     if not isinstance(result, Message):
-        raise InvalidInputError(f"it returned {type(result).__name__} instead of a message", advice="Return the message")
+        raise InvalidInputError(f"the result is {type(result).__name__}, not a message", advice="Return the message")
     return result
 
 

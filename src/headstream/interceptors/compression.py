@@ -36,13 +36,13 @@ class Compression(Interceptor):
 
     def __init__(self, algorithm: str = "zlib", *, min_bytes: int = _MIN_BYTES, level: int | None = None) -> None:
         if algorithm not in _LEVELS:
-            raise InvalidOptionError(f"algorithm is {algorithm!r}", advice=f"Use {' or '.join(_LEVELS)}")
+            raise InvalidOptionError(f"algorithm must be {' or '.join(_LEVELS)}, not {algorithm!r}")
         default, levels = _LEVELS[algorithm]
         level = default if level is None else level
         if level not in levels:
-            raise InvalidOptionError(f"level is {level}", advice=f"Use {levels[0]} to {levels[-1]}")
+            raise InvalidOptionError(f"level must be {levels[0]} to {levels[-1]}, not {level}")
         if min_bytes < 0:
-            raise InvalidOptionError(f"min_bytes is {min_bytes}", advice="Use 0 or more")
+            raise InvalidOptionError(f"min_bytes must be at least 0, not {min_bytes}")
         self._algorithm = algorithm
         self._min_bytes = min_bytes
         self._compress = _compressor(algorithm, level)
@@ -66,7 +66,7 @@ class Compression(Interceptor):
             return message
         algorithm = str(found.value)
         if algorithm not in _LEVELS:
-            raise InvalidInputError(f"{COMPRESSION_HEADER} is {algorithm!r}", advice=f"Use one of {', '.join(_LEVELS)}")
+            raise InvalidInputError(f"{COMPRESSION_HEADER} must be {' or '.join(_LEVELS)}, not {algorithm!r}")
         payload = (_unzlib if algorithm == "zlib" else _unzstd)(message.payload)
         return replace(message, payload=payload, headers=message.headers.without(COMPRESSION_HEADER), checksum=-1)
 
@@ -112,5 +112,5 @@ def _zstandard() -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingExtraError(f"the algorithm zstd needs {error.name}", advice="Install headstream[zstd]") from None
+        raise MissingExtraError(f"the algorithm zstd requires {error.name}", advice="Install headstream[zstd]") from None
     return zstandard

@@ -56,10 +56,10 @@ class Encryption(Interceptor):
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
-            raise MissingExtraError(f"encryption needs {error.name}", advice="Install headstream[encryption]") from None
+            raise MissingExtraError(f"encryption requires {error.name}", advice="Install headstream[encryption]") from None
         for name, key in keys.items():
             if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-                raise InvalidOptionError(f"the key {name!r} is not {_KEY_BYTES} bytes", advice="Use secrets.token_bytes(32)")
+                raise InvalidOptionError(f"the key {name!r} must have {_KEY_BYTES} bytes", advice="Use secrets.token_bytes(32)")
         if current is None and len(keys) == 1:
             current = next(iter(keys))
         if current not in keys:
@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"the key file cannot be used: {type(error).__name__}",  # never the text: it can have key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the text: it can have key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None
@@ -99,7 +99,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send it decrypted")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send the message decrypted")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)
@@ -111,7 +111,7 @@ class Encryption(Interceptor):
         found = message.headers.get(ENCRYPTION_HEADER)
         if found is None or message.payload is None:
             if self._required and message.payload is not None:
-                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive it")
+                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive such messages")
             return message
         text = str(found.value)
         name, names = _parse_header(text)
@@ -138,9 +138,9 @@ def _parse_header(text: str) -> tuple[str, list[str]]:
         found: Any = json.loads(text)
         algorithm, name, names = found["alg"], found["key"], found["headers"]
     except (ValueError, KeyError, TypeError):
-        raise InvalidInputError(f"{ENCRYPTION_HEADER} is {text!r}, which is not of this interceptor") from None
+        raise InvalidInputError(f"{ENCRYPTION_HEADER} has the invalid value {text!r}") from None
     if algorithm != _ALGORITHM or not isinstance(name, str) or not isinstance(names, list):
-        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Known is {_ALGORITHM}")
+        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Use {_ALGORITHM}")
     return name, [str(each) for each in names]
 
 

@@ -144,15 +144,15 @@ def check_policy(interceptor: object, on_error: object, dead_letter: object) -> 
         policy = ErrorPolicy(str(on_error))
     except ValueError:
         names = ", ".join(ErrorPolicy)
-        raise InvalidOptionError(f"on_error of {name} is {on_error!r}", advice=f"Use one of {names}") from None
+        raise InvalidOptionError(f"on_error of {name} must be one of {names}, not {on_error!r}") from None
     if policy in getattr(interceptor, "refused_policies", ()):
         raise InvalidOptionError(
             f"{name} cannot have on_error={policy.value!r}",
-            advice="A message would be delivered without the interceptor's effect",
+            advice="Use another value: a failed message would be delivered without the effect of the interceptor",
         )
     if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
         raise InvalidOptionError(
-            f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
+            f"{name} cannot have on_error={policy.value!r} with dead_letter={dead_letter!r}",
             advice='Set both on_error="dead_letter" and dead_letter="stream/topic", or neither',
         )
     return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

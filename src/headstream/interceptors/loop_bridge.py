@@ -37,7 +37,7 @@ class LoopBridge:
         loop = self._loop
         if loop is None or not loop.is_running():
             coroutine.close()
-            raise InvalidInputError("the event loop of an asynchronous interceptor is closed", advice="Close the log in the loop")
+            raise InvalidInputError("the event loop of an interceptor is closed", advice="Close the log before the loop")
         try:
             is_own = asyncio.get_running_loop() is loop
         except RuntimeError:

@@ -40,10 +40,10 @@ class _Counts:
 _COUNTERS: Final = (
     ("sent_messages", "sent", "Messages sent and stored."),
     ("sent_bytes", "sent_bytes", "Size of the payloads sent."),
-    ("failed_messages", "failed", "Messages that could not be stored, or whose storage is not known."),
+    ("failed_messages", "failed", "Messages that were not stored, or may not have been stored."),
     ("received_messages", "received", "Messages received."),
     ("received_bytes", "received_bytes", "Size of the payloads received."),
-    ("commits", "commits", "Commits of offsets."),
+    ("commits", "commits", "Offset commits."),
 )
 
 
@@ -69,7 +69,7 @@ class Metrics(Interceptor):
         try:
             import prometheus_client
         except ImportError as error:
-            raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+            raise MissingExtraError(f"metrics require {error.name}", advice="Install headstream[metrics]") from None
         from headstream.metrics.output import open_push
 
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class Metrics(Interceptor):
                     family.add_metric([topic], getattr(counts, attribute))
                 found.append(family)
             delays = HistogramMetricFamily(
-                "headstream_client_delay_seconds", "From the storage of a message to its receipt.", labels=["topic"]
+                "headstream_client_delay_seconds", "Time from storing a message to receiving it.", labels=["topic"]
             )
             for topic, counts in topics:
                 below, buckets = 0, []

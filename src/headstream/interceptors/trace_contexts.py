@@ -35,5 +35,5 @@ def open_tracer(tracer_provider: Any) -> tuple[Any, Any]:
     try:
         from opentelemetry import trace
     except ImportError as error:
-        raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
+        raise MissingExtraError(f"tracing requires {error.name}", advice="Install headstream[tracing]") from None
     return trace, trace.get_tracer("headstream", tracer_provider=tracer_provider)

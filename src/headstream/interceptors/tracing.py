@@ -67,7 +67,7 @@ class Tracing(Interceptor):
         self._is_plain = self._marks == (b"traceparent",)
         """Whether the bytes of a message's headers suffice to decide whether its trace is sampled."""
         if rate is not None and not 0 <= rate <= 1:
-            raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
+            raise InvalidOptionError(f"rate must be 0 to 1, not {rate!r}", advice="Use 0.01 for one message in a hundred")
         self._rate = rate
         self._untraced = 0 if rate is None else _draw_gap(rate)
         """How many messages outside of any trace pass before one begins a trace; threads may miscount by one."""

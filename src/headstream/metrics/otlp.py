@@ -102,7 +102,7 @@ class OtlpPush:
             return
         if has_failed != self._has_failed:
             self._has_failed = has_failed
-            _log.warning("the collector rejects the metrics" if has_failed else "the collector accepts the metrics again")
+            _log.warning("the collector rejected the metrics" if has_failed else "the collector accepts metrics again")
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:
@@ -147,12 +147,12 @@ def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[Histog
 def _make_exporter() -> Any:
     protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), "http/protobuf")
     if protocol not in _EXPORTERS:
-        raise InvalidOptionError(f"{protocol!r} is unknown", where=_PROTOCOLS[1], advice=f"Use {' or '.join(_EXPORTERS)}")
+        raise InvalidOptionError(f"unknown protocol {protocol!r}", where=_PROTOCOLS[1], advice=f"Use {' or '.join(_EXPORTERS)}")
     try:
         return importlib.import_module(f"{_EXPORTERS[protocol]}.metric_exporter").OTLPMetricExporter()
     except ImportError:
         package = _EXPORTERS[protocol].replace(".", "-")
-        raise MissingExtraError(f"metrics over OTLP need {package}", advice=f"Install headstream[otlp] or {package}") from None
+        raise MissingExtraError(f"metrics over OTLP require {package}", advice=f"Install headstream[otlp] or {package}") from None
 
 
 def _names_service() -> bool:

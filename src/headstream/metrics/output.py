@@ -77,7 +77,7 @@ def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush
     try:
         from headstream.metrics.otlp import OtlpPush
     except ImportError as error:
-        raise MissingExtraError(f"metrics over OTLP need {error.name}", advice="Install headstream[otlp]") from None
+        raise MissingExtraError(f"metrics over OTLP require {error.name}", advice="Install headstream[otlp]") from None
     return OtlpPush(service, collect)
 
 
@@ -85,4 +85,4 @@ def _check_prometheus_client() -> None:
     try:
         import prometheus_client  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+        raise MissingExtraError(f"metrics require {error.name}", advice="Install headstream[metrics]") from None

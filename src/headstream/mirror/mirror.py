@@ -69,11 +69,11 @@ class MirrorOptions:
 
     def __post_init__(self) -> None:
         if self.bytes_per_s is not None and not self.bytes_per_s > 0:
-            raise InvalidOptionError(f"bytes_per_s is {self.bytes_per_s}", advice="Use more than 0, or None")
+            raise InvalidOptionError(f"bytes_per_s must be above 0 or None, not {self.bytes_per_s}")
         if self.states not in ("keep", "available"):
-            raise InvalidOptionError(f"states is {self.states!r}", advice="Use keep or available")
+            raise InvalidOptionError(f"states must be keep or available, not {self.states!r}")
         if not self.checkpoint_s >= 0:
-            raise InvalidOptionError(f"checkpoint_s is {self.checkpoint_s}", advice="Use 0 or more")
+            raise InvalidOptionError(f"checkpoint_s must be at least 0, not {self.checkpoint_s}")
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Mirror:
         for log in (source, target):
             if log.has_interceptors:
                 raise InvalidOptionError(
-                    "a mirror copies messages as they are stored", advice="Connect both logs without interceptors"
+                    "logs with interceptors cannot be mirrored", advice="Connect both logs without interceptors"
                 )
         self._source = source
         self._target = target
@@ -157,7 +157,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
+            raise InvalidOptionError("source and destination must be different logs", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
@@ -281,7 +281,7 @@ class Mirror:
         for message in messages:
             expected = topic.positions[message.partition]
             if message.offset < expected:
-                raise OffsetOutOfRangeError(f"offset {message.offset} came after {expected}", where=topic.name)
+                raise OffsetOutOfRangeError(f"offset {message.offset} arrived after offset {expected}", where=topic.name)
             if self._options.states == "keep":
                 self.stats.missed += message.offset - expected
             topic.positions[message.partition] = message.offset + 1
@@ -358,7 +358,5 @@ class Mirror:
 def _name_of(log: Client, given: str | None, which: str) -> str:
     name = log.identity if given is None else given
     if name is None:
-        raise InvalidOptionError(
-            f"the {which} log has no identity yet", advice=f"Write to it first, or name it with {which}_name"
-        )
+        raise InvalidOptionError(f"the {which} log has no identity yet", advice=f"Write to the log first, or set {which}_name")
     return check_log_name(name)

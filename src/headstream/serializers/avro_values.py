@@ -47,7 +47,7 @@ def avro(
             )
         except Exception as error:  # the library raises several
             raise InvalidInputError(
-                f"the text is not an Avro schema: {error}", advice="Pass it as JSON text or a dict"
+                f"the schema is not a valid Avro schema: {error}", advice="Pass the schema as a JSON string or a dict"
             ) from error
 
     reader, own_mark = parse(schema)
@@ -62,11 +62,11 @@ def avro(
 
     def decode(payload: bytes) -> Any:
         if payload[:2] != _MARKER or len(payload) < _HEAD_BYTES:
-            raise InvalidInputError("the payload is not in Avro's single-object encoding")
+            raise InvalidInputError("the payload does not have Avro's single-object encoding")
         writer = writers.get(payload[2:_HEAD_BYTES])
         if writer is None:
             mark = payload[2:_HEAD_BYTES].hex()
-            raise InvalidInputError(f"its schema {mark} is unknown", advice="Specify the schema in known=")
+            raise InvalidInputError(f"the schema {mark} is unknown", advice="Pass the schema in known=")
         body = io.BytesIO(payload)
         body.seek(_HEAD_BYTES)
         value = fastavro.schemaless_reader(body, writer, None if writer is reader else reader)

@@ -29,7 +29,7 @@ def msgspec(of: type[_T], *, format: Literal["json", "msgpack"] = "json") -> Ser
         return Serializer(f"msgspec({_name(of)})", library.json.Encoder().encode, library.json.Decoder(of).decode)
     if format == "msgpack":
         return Serializer(f"msgspec({_name(of)})", library.msgpack.Encoder().encode, library.msgpack.Decoder(of).decode)
-    raise InvalidOptionError(f"format is {format!r}", advice="Use json or msgpack")
+    raise InvalidOptionError(f"format must be json or msgpack, not {format!r}")
 
 
 def _name(of: object) -> str:

@@ -47,7 +47,7 @@ def _function_of(option: str, given: Any) -> tuple[str, Callable[[Any], Any]]:
         return given.name, getattr(given, option)
     if not callable(given):
         raise InvalidOptionError(
-            f"{option} is {given!r}", advice="Pass a function, or a serializer as serializers.json(), serializers.msgspec(Order)"
+            f"{option} must be a function or a serializer, not {given!r}", advice="Pass for example serializers.json()"
         )
     return getattr(given, "__qualname__", type(given).__name__), given
 
@@ -67,4 +67,4 @@ def explain_failure(error: Exception, action: str, name: str, *, where: str, adv
 
 def missing_package(error: ImportError, extra: str) -> MissingExtraError:
     """Return the error for a serializer whose package is not installed."""
-    return MissingExtraError(f"this serializer needs {error.name}", advice=f"Install headstream[{extra}]")
+    return MissingExtraError(f"this serializer requires {error.name}", advice=f"Install headstream[{extra}]")

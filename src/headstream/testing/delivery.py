@@ -32,7 +32,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
         random.shuffle(items)
         return items
     if window < 0:
-        raise InvalidInputError(f"the window is {window} messages", advice="Use 0 or more, or None for any order")
+        raise InvalidInputError(f"window must be at least 0, or None for any order, not {window}")
     # Two messages change places only if their random shifts differ by more than their distance.
     places = [place + random.random() * (window + 1) for place in range(len(items))]
     return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
@@ -49,7 +49,7 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
         InvalidInputError: the fraction is out of range.
     """
     if not 0 <= fraction <= 1:
-        raise InvalidInputError(f"a fraction of {fraction}", advice="Use 0 to 1")
+        raise InvalidInputError(f"fraction must be 0 to 1, not {fraction}")
     items, random = list(messages), Random(seed)
     placed: list[tuple[float, _Item]] = []
     for place, item in enumerate(items):
@@ -71,7 +71,7 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
         InvalidInputError: the count is below 1.
     """
     if count < 1:
-        raise InvalidInputError(f"{count} batches", advice="Use 1 or more")
+        raise InvalidInputError(f"count must be at least 1, not {count}")
     items = list(messages)
     if seed is None:
         cuts = [len(items) * number // count for number in range(count + 1)]
@@ -95,7 +95,7 @@ def delay(
         InvalidInputError: the count is negative.
     """
     if by is not None and by < 0:
-        raise InvalidInputError(f"the delay is {by} messages", advice="Use 0 or more, or None for the end")
+        raise InvalidInputError(f"by must be at least 0, or None for the end, not {by}")
     items = list(messages)
     distance = len(items) if by is None else by
     held = [message.table == table and role in (None, message.role) for message in items]

@@ -63,7 +63,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
             raise InvalidInputError(
                 f"two rows have the key {key}",
                 where=", ".join(key_columns),
-                advice="A table has one row per key: check why there are two",
+                advice="A table must have one row per key: find the cause of the duplicate",
             )
         spelled[key] = ",".join(parts)
     digest = hashlib.sha256()

@@ -102,7 +102,7 @@ def _check_result(answer: _Response, topic: str) -> None:
     if error == _TOPIC_EXISTS:
         raise AlreadyExistsError(f"the topic {topic!r} already exists", advice="Use another name")
     if error:
-        raise InvalidInputError(f"the broker rejects the topic {topic!r}: {message or f'error {error}'}")
+        raise InvalidInputError(f"the broker rejected the topic {topic!r}: {message or f'error {error}'}")
 
 
 def _request_metadata(address: tuple[str, int], topics: list[str]) -> tuple[_Response, int]:
@@ -129,7 +129,7 @@ def _request(address: tuple[str, int], api: tuple[int, int], body: bytes) -> _Re
             data = stream.read(4)
             data = stream.read(struct.unpack(">i", data)[0]) if len(data) == 4 else b""
     if len(data) < 4:
-        raise EnvironmentSetupError("the broker closed the connection without an answer", where=f"{address[0]}:{address[1]}")
+        raise EnvironmentSetupError("the broker closed the connection without a response", where=f"{address[0]}:{address[1]}")
     return _Response(data[4:])
 
 

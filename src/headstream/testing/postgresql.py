@@ -111,8 +111,8 @@ class PostgresServer(TemporaryServer):
         ran = subprocess.run(_as_owner([*command, *options]), capture_output=True, text=True, errors="replace", cwd="/")
         if ran.returncode != 0:
             raise EnvironmentSetupError(
-                f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
-                advice="Specify a directory that the server's user can reach, or omit it to use the directory of temporary files",
+                f"the PostgreSQL cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
+                advice="Specify a directory that the user of the server can access, or omit the directory to use a temporary one",
             )
         (directory / "password").unlink()
 
@@ -160,7 +160,7 @@ class PostgresServer(TemporaryServer):
         )
         if ran.returncode != 0:
             raise InvalidInputError(
-                f"PostgreSQL rejects the statement: {ran.stderr.strip()}", where=f"{HOST}:{self._port_number}"
+                f"PostgreSQL rejected the statement: {ran.stderr.strip()}", where=f"{HOST}:{self._port_number}"
             )
         return ran.stdout
 
@@ -173,8 +173,8 @@ def find_postgresql() -> Path:
         if all((place / program).exists() for program in _PROGRAMS):
             return place
     raise EnvironmentSetupError(
-        f"PostgreSQL's programs ({', '.join(_PROGRAMS)}) are neither on PATH nor in {_DEBIAN}",
-        advice="Install PostgreSQL, on Debian and Ubuntu with `apt-get install postgresql`",
+        f"the programs of PostgreSQL ({', '.join(_PROGRAMS)}) are neither on PATH nor in {_DEBIAN}",
+        advice="Install PostgreSQL (on Debian and Ubuntu: `apt-get install postgresql`)",
     )
 
 
@@ -189,7 +189,7 @@ def _unprivileged_user() -> tuple[int, int] | None:
             user = pwd.getpwnam(name)
             return user.pw_uid, user.pw_gid
     raise EnvironmentSetupError(
-        "PostgreSQL does not run as root, and there is neither a user `postgres` nor `nobody`", advice="Run as another user"
+        "PostgreSQL cannot run as root, and there is no user `postgres` or `nobody`", advice="Run as another user"
     )
 
 

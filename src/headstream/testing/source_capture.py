@@ -123,7 +123,7 @@ def capture_history(
                 f"late_metadata cannot be {late!r} for {name!r}", advice=f"Use a count or 'end' for one of {sorted(names)}"
             )
     if options.metadata_copies < 1:
-        raise InvalidOptionError("metadata_copies is less than 1", advice="To omit metadata, drop the messages from the capture")
+        raise InvalidOptionError("metadata_copies must be above 0", advice="To omit metadata, drop the messages from the capture")
     return _capture(history, tables, options, seed)
 
 

@@ -69,11 +69,11 @@ class SourceDatabase:
         names = [table.qualified_name for table in tables]
         if rows < 0 or transactions < 0 or largest_transaction < 1:
             raise InvalidInputError(
-                f"a source of {rows} rows per table and {transactions} transactions of up to {largest_transaction} changes",
-                advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
+                f"invalid source: {rows} rows per table and {transactions} transactions of up to {largest_transaction} changes",
+                advice="Use at least 0 rows and transactions, and at least 1 change per transaction",
             )
         if not names or len(set(names)) != len(names):
-            raise InvalidInputError("a source needs tables with unique names", where=", ".join(names))
+            raise InvalidInputError("a source must have tables with unique names", where=", ".join(names))
         self.seed = seed
         self._tables = dict(zip(names, tables, strict=True))
         self._key_changes = key_changes

@@ -166,15 +166,13 @@ class Importer:
 
     def _check_unchanged(self) -> None:
         progress = self._progress
-        again = f"Move {progress_path(self._file).name} away to import it from the beginning"
+        again = f"Move {progress_path(self._file).name} to another directory to import the file from the beginning"
         if progress.byte_position and digest_before(self._file, progress.byte_position) != progress.digest:
             raise InvalidInputError(
-                "the import began with another file: the imported part of this file has changed",
-                where=str(self._file),
-                advice=again,
+                "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("the import of this file began with another log", where=str(self._file), advice=again)
+            raise InvalidInputError("the import of this file was begun into another log", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
         """Find the last line of the chunk in flight that is stored in each partition.
@@ -292,7 +290,7 @@ class Importer:
             raise InvalidInputError(
                 f"line {stop[0].number} is bad: {stop[1]}",
                 where=str(self._file),
-                advice="Correct it and import again, which continues there; or collect bad lines with --bad-lines FILE",
+                advice="Correct the line and repeat the command, which continues there; or set --bad-lines FILE",
             )
 
     def _send_line(self, line: Line) -> HeadstreamError | None:

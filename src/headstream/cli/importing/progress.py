@@ -62,7 +62,7 @@ def load_progress(file: Path) -> ImportProgress:
     try:
         document = json.loads(path.read_bytes())
         if document.pop("format") != _FORMAT:
-            raise ValueError("the file has another format")
+            raise ValueError("unknown format")
         document["import_id"] = document.pop("import")
         progress = ImportProgress(**document)
         _check(progress)
@@ -72,9 +72,9 @@ def load_progress(file: Path) -> ImportProgress:
         raise StorageError(f"cannot read the progress: {error.strerror}", where=str(path)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(
-            f"the file is not the progress of an import: {error}",
+            f"the file does not contain the progress of an import: {error}",
             where=str(path),
-            advice="Move it away to import from the beginning",
+            advice="Move the file to another directory to import from the beginning",
         ) from None
     return progress
 
@@ -90,7 +90,7 @@ def save_progress(file: Path, progress: ImportProgress) -> None:
         fresh.replace(path)
     except OSError as error:
         raise StorageError(
-            f"cannot save the progress: {error.strerror}", where=str(path), advice="An import saves it in its file's directory"
+            f"cannot save the progress: {error.strerror}", where=str(path), advice="The directory of FILE must be writable"
         ) from error
 
 

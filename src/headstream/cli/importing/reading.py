@@ -54,7 +54,7 @@ def _decode(number: int, byte_position: int, raw: bytes, topic: str | None) -> L
         message = decode_line(raw)
         if message.topic is None:
             if topic is None:
-                raise InvalidInputError("the line has no topic", advice="Set the topic of such lines with --topic")
+                raise InvalidInputError("the line has no topic", advice="Set a topic for such lines with --topic")
             message = replace(message, topic=topic)
         if message.checksum is not None and message.checksum != checksum(message.payload or b""):
             raise InvalidInputError("the payload does not match the line's checksum")

@@ -100,7 +100,7 @@ class FieldReader:
         """Read bytes. A negative size means null in dialects that have null; no bytes are read."""
         at = self.at
         if size < -1:
-            raise DecodeError(f"the length of {name} is {size}", at)
+            raise DecodeError(f"{name} has the invalid length {size}", at)
         data = self._reader.pull_bytes(max(size, 0), name)
         text = describe_bytes(None if size < 0 else data, _SHOWN) if show is None else show(data)
         self.note(at, max(size, 0), name, text)
@@ -116,7 +116,7 @@ class FieldReader:
             if byte < 0x80:
                 break
             if shift > 63:
-                raise DecodeError(f"{name} is a number of more than 64 bits", at)
+                raise DecodeError(f"{name} must have at most 64 bits", at)
         value = (value >> 1) ^ -(value & 1)
         self.note(at, self.at - at, name, value)
         return value

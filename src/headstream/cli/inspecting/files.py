@@ -19,7 +19,7 @@ INDEX_MAGIC = b"HSINDEX\0"
 def walk_index(reader: FieldReader) -> None:
     """Read the index of a segment."""
     if not reader.data.startswith(INDEX_MAGIC):
-        raise DecodeError("not an index: the magic differs", 0)
+        raise DecodeError("not an index: the file does not begin with the magic bytes of an index", 0)
     reader.evidence += 1
     head = reader.bytes("header", INDEX_HEADER_BYTES, lambda data: "damaged")
     header = decode_header(head)
@@ -82,7 +82,7 @@ def walk_json(reader: FieldReader) -> None:
 def walk_lines(reader: FieldReader) -> None:
     """Read lines of export."""
     if not reader.data.lstrip().startswith(b"{"):
-        raise DecodeError("the first line has no JSON object", 0)
+        raise DecodeError("the first line is not a JSON object", 0)
     at = 0
     for line in reader.data.splitlines(keepends=True):
         if line.strip():

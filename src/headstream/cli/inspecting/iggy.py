@@ -120,7 +120,7 @@ def walk_response(reader: FieldReader) -> None:
     """Read the response to a poll."""
     at = reader.at
     if reader.number("status", "I"):
-        raise DecodeError("the status is not 0: it is an error, without messages", at)
+        raise DecodeError("the status is not 0: the response reports an error and has no messages", at)
     _frame_length(reader)
     reader.number("partition", "I")
     reader.number("current_offset", "Q")
@@ -136,7 +136,7 @@ def walk_request(reader: FieldReader) -> None:
     _frame_length(reader)
     at = reader.at
     if reader.number("code", "I") != _SEND_MESSAGES:
-        raise DecodeError("a command other than 101, send messages", at)
+        raise DecodeError("the command code is not 101 (send messages)", at)
     if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has a length here
         reader.number("metadata_length", "I")
         _walk_targets(reader)
@@ -206,7 +206,7 @@ def _count_time(reader: FieldReader, timestamp: int) -> None:
 
 def _require_message(reader: FieldReader) -> None:
     if not reader.remaining:
-        raise DecodeError("no message", reader.at)
+        raise DecodeError("there is no message", reader.at)
 
 
 def _walk_headers(reader: FieldReader, size: int, *, may_have_key_kinds: bool = False) -> None:

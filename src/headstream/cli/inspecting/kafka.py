@@ -30,7 +30,7 @@ _HEADERS_BIT: Final = 0x10
 def walk_messages(reader: FieldReader) -> None:
     """Read a message set of KIP-82, or with magic 0 or 1."""
     if not reader.remaining:
-        raise DecodeError("no message", reader.at)
+        raise DecodeError("there is no message", reader.at)
     while reader.remaining:
         reader.begin("message")
         at = reader.at
@@ -64,7 +64,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
         reader.notes.append(f"the checksum at byte {at + 12} does not match the bytes, whose checksum is {actual:#010x}")
     magic = reader.number("magic", "b")
     if magic not in (0, 1, 2):
-        raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
+        raise DecodeError(f"the magic must be 0, 1 or 2, not {magic}", at + 16)
     attributes = reader.number("attributes", "B", lambda value: f"{value:#04x}")
     compression = attributes & 7
     if magic:
@@ -82,7 +82,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
 def _walk_typed_headers(reader: FieldReader, size: int) -> None:
     begin = reader.at
     if size < 0:
-        raise DecodeError(f"the length of the headers is {size}", begin - 4)
+        raise DecodeError(f"the headers have the invalid length {size}", begin - 4)
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)
     block = reader.data[begin : begin + size]

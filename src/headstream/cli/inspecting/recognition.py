@@ -52,7 +52,7 @@ class Recognized(NamedTuple):
 def _walk_replicate(reader: FieldReader) -> None:
     explained = Explainer(lambda schema_id: None).explain(reader.data)
     if explained["type"] is None:
-        raise DecodeError(explained["fault"] or "no Replicate message", 0)
+        raise DecodeError(explained["fault"] or "not a Replicate message", 0)
     reader.evidence += 2
     for name, value in explained.items():
         if value is not None and name not in ("note", "fault", "size_bytes"):

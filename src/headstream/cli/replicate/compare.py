@@ -35,12 +35,12 @@ _MOST_CHARACTERS: Final = 200
     show_envvar=True,
     required=True,
     metavar="URL",
-    help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
+    help="URL of the source: postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
 @config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of its tables.")
-@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the Delta tables; overrides the file.")
-@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the checkpoint; overrides the file.")
-@click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
+@click.option("--tables", type=StorablePlace(is_table=True), help="Directory or URI of the Delta tables; overrides --config.")
+@click.option("--checkpoint", type=StorablePlace(exists=True), help="Directory or URI of the checkpoint; overrides --config.")
+@click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare only this target table; repeatable.")
 @click.option(
     "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum differing rows to report per table."
 )
@@ -65,7 +65,7 @@ _MOST_CHARACTERS: Final = 200
     type=DURATION,
     default="5m",
     show_default=True,
-    help="Maximum time to wait until the pipeline has applied the changes before a read.",
+    help="Maximum time to wait for the pipeline to apply all changes made before a read.",
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
@@ -83,7 +83,7 @@ def compare(
     output: str,
     **options: Any,
 ) -> None:
-    """Compare the tables of the source database with the tables of a pipeline, by Spark, also while the pipeline runs.
+    """Compare the tables of the source database with the tables of a pipeline, using Spark; the pipeline can be running.
 
     Rows that differ are read again after the pipeline has passed the time of the first read, so that late rows are not
     reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.

@@ -60,7 +60,7 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
     """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns, masks by name.
 
     FILE contains one message as in Kafka, or one message per line, in JSON or as written by export. Avro data messages
-    are decoded with the metadata messages before them, or with --zone. Exit code 1 means that a message is invalid.
+    are decoded with preceding metadata messages, or with --zone. Exit code 1 means that a message is invalid.
 
     \b
     Examples:

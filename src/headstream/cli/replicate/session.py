@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name.startswith("spark.") and equals):
-        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
+        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write NAME=VALUE, for example spark.driver.memory=4g")
     return name, value
 
 

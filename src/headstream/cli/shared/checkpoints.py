@@ -45,7 +45,7 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
-        help="Directory or URI of the pipeline's checkpoint. An s3:// URI takes its settings from [storage] of --config, and "
+        help="Directory or URI of the pipeline's checkpoint. Settings for an s3:// URI are read from [storage] in --config, and "
         "from AWS_* variables.",
     )
     return checkpoint_option(config(with_place))
@@ -57,7 +57,7 @@ pipelines_option = click.option(
     multiple=True,
     type=StorablePlace(exists=True),
     metavar="CHECKPOINT",
-    help="Show the Replicate pipeline with this checkpoint, a directory or a URI; can be repeated.",
+    help="Checkpoint (directory or URI) of a Replicate pipeline to show; repeatable.",
 )
 
 
@@ -82,7 +82,9 @@ def find_checkpoint(text: str, where: str) -> Place:
 
     place = parse_place(text, is_table=False)
     if isinstance(place, Path) and not place.is_dir():
-        raise InvalidInputError(f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct it")
+        raise InvalidInputError(
+            f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct its path"
+        )
     return place
 
 

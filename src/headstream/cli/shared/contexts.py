@@ -112,7 +112,7 @@ class Contexts:
             self.current = document.get("current")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInputError(
-                "the file does not contain contexts", where=str(path), advice="Delete it, and create the contexts again"
+                "the file contains no valid contexts", where=str(path), advice="Delete the file, and create the contexts again"
             ) from None
 
     def items(self) -> list[tuple[str, Context]]:
@@ -132,7 +132,7 @@ class Contexts:
     def create(self, name: str, context: Context) -> None:
         """Store a context; the first context becomes the current context. AlreadyExistsError if the name exists."""
         if name in self._contexts:
-            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
+            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Use `context update`")
         self._contexts[name] = replace(context)
         self.current = self.current or name
         self._write()

@@ -71,15 +71,15 @@ def filter_options(function: _Function) -> _Function:
         "--where",
         type=Checked("filter", lambda text: parse_filter(text).text),
         metavar="FILTER",
-        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\"; its fields are "
-        "headers, and _offset, _timestamp, _state, _id, _key and _size.",
+        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\". Fields of a "
+        "filter are headers, and _offset, _timestamp, _state, _id, _key and _size.",
     )
     @click.option(
         "--on-filter-error",
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="What to do with a message that the filter cannot be applied to, as when it compares a number with a string.",
+        help="What to do with a message that the filter cannot be applied to, for example if it compares a number with a string.",
     )
     @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
     @functools.wraps(function)

@@ -67,7 +67,7 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
     """Return the header value for a kind name and the JSON form of encode_header_value(); HeaderError if it is invalid."""
     if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
-            raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
+            raise HeaderError(f"a {kind} value must be a base64 string, not {_json_name(value)}")
         return HeaderValue(parse_kind(kind), decode_base64(value))
     if kind in ("float32", "float64") and isinstance(value, str):
         return _read_special(kind, value)
@@ -75,7 +75,7 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
         return HeaderValue(HeaderKind.CHAR, value.to_bytes(2, "little"))
     constructor = CONSTRUCTORS.get(kind)
     if constructor is None:
-        raise HeaderError(f"{kind!r} is not a kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
+        raise HeaderError(f"{kind!r} is not a header kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
     made: HeaderValue = constructor(value)
     return made
 
@@ -96,13 +96,13 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
     """Parse `k=value` or `k=kind:value`. The first equals sign ends the key; HeaderError if the header is invalid."""
     key, equals, spec = text.partition("=")
     if not equals:
-        raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, as in attempt=uint8:3")
+        raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, for example attempt=uint8:3")
     check_key(key)
     kind, colon, value = spec.partition(":")
     name, key_colon, key_kind = key.rpartition(":")
     if key_colon and kind not in CONSTRUCTORS and (key_kind in CONSTRUCTORS or _nearest_kind(key_kind)):
         raise HeaderError(
-            f"a kind belongs after the equals sign, not in the key {key!r}",
+            f"the kind must be after the equals sign, not in the key {key!r}",
             advice=f"Write {name}={_nearest_kind(key_kind) or key_kind}:{spec}, or {key}=string:{spec} for exactly this key",
         )
     if not colon:
@@ -110,7 +110,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
     near = _nearest_kind(kind)
     if near is not None:
         raise HeaderError(
-            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this text"
+            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this string"
         )
     if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)
@@ -133,7 +133,7 @@ def _nearest_kind(word: str) -> str | None:
 def _parse_value(kind: str, text: str) -> HeaderValue:
     if kind == "bool":
         if text not in ("true", "false"):
-            raise HeaderError(f"a bool is true or false, not {text!r}")
+            raise HeaderError(f"a bool must be true or false, not {text!r}")
         return decode_header_value(kind, text == "true")
     if kind.startswith(("int", "uint")):
         if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):

@@ -95,7 +95,7 @@ def decode_document(document: object) -> Message:
 
 def _read_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise InvalidInputError(f"expected base64 text or null, not {value!r:.40}")
+        raise InvalidInputError(f"expected a base64 string or null, not {value!r:.40}")
     try:
         return decode_base64(value)
     except HeaderError as error:
@@ -141,10 +141,10 @@ def _read_headers(value: Any) -> Headers:
 
 def _read_header(item: Any, number: int) -> tuple[str, Any]:
     if not isinstance(item, dict) or not {"key", "kind"} <= item.keys() <= _HEADER_MEMBERS:
-        raise HeaderError(f'header {number} is not {{"key", "kind", "value"}}')
+        raise HeaderError(f'header {number} must be {{"key", "kind", "value"}}')
     key, kind = item["key"], item["kind"]
     if not isinstance(kind, str):
-        raise HeaderError(f"the kind of header {key!r} is a name, not {kind!r:.40}")
+        raise HeaderError(f"the kind of the header {key!r} is a name, not {kind!r:.40}")
     try:
         return key, decode_header_value(kind, item.get("value"))
     except HeaderError as error:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 RIGHTS_HELP: Final = (
-    "The user's permissions, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
-    "every right there. Everywhere: "
+    "Permissions of the user, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
+    "every right at that level. Rights everywhere: "
     f"{', '.join(field.name for field in fields_of(GlobalPermissions))}."
 )
 
@@ -39,7 +39,7 @@ def parse_grant(text: str) -> Grant:
             where = f"for {'a topic' if '/' in place else 'a stream'}" if equals else "for everywhere"
             raise InvalidInputError(f"there is no right {name!r} {where}", advice=f"Use one of {', '.join(known)}, or all")
     if equals and not place:
-        raise InvalidInputError(f"{text!r} names no stream before its '='", advice="Write shop=read_stream")
+        raise InvalidInputError(f"{text!r} has no stream before '='", advice="Write STREAM=RIGHT, for example shop=read_stream")
     return Grant(place, rights)
 
 

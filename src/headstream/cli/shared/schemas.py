@@ -18,7 +18,7 @@ schemas_option = click.option(
     "--schemas",
     metavar="PLACE",
     envvar="HEADSTREAM_SCHEMAS",
-    help="Decode Avro payloads by the schemas of a registry, http(s)://host, or of a directory with .avsc files.",
+    help="URL of a schema registry, or directory of .avsc files, to decode Avro payloads.",
 )
 
 

@@ -36,7 +36,7 @@ def _read_age_us(text: str, none: str) -> int:
 def parse_hold(text: str) -> bool:
     """Convert `on` to True and `off` to False; InvalidInputError for other values."""
     if text.strip().lower() not in ("on", "off"):
-        raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
+        raise InvalidInputError(f"the value must be on or off, not {text!r}")
     return text.strip().lower() == "on"
 
 
@@ -58,7 +58,7 @@ def parse_deduplication(text: str) -> int | None:
         return None
     if not text.strip().isdecimal():
         raise InvalidInputError(
-            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, as in 100000, or none"
+            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, for example 100000, or none"
         )
     return int(text)
 
@@ -80,14 +80,14 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Age after which messages can be dropped, for example 12h or 7d; forever disables this.",
+        "Age after which messages can be dropped, for example 12h or 7d; forever disables this limit.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables this.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables it.",
     ),
     (
         "--compaction",
@@ -95,7 +95,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         Checked("age", parse_compaction_us),
         "none",
         "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its "
-        "key, and is removed at this age, for example 1d or 0s. none disables compaction.",
+        "key. The value is the age at which null payloads are removed, for example 1d or 0s; none disables compaction.",
     ),
     (
         "--deduplication",
@@ -118,21 +118,21 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         Checked("age", parse_age_us),
         "7d",
         "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s; "
-        "forever keeps them.",
+        "with forever, they are never removed.",
     ),
     (
         "--legal-hold",
         "legal_hold",
         Checked("on|off", parse_hold),
         "off",
-        "Keep all messages: retention, compaction, marks, erase, purge and delete remove nothing.",
+        "Keep all messages: retention, compaction, deletion marks, erase, purge and delete remove nothing.",
     ),
     (
         "--kafka-headers",
         "kafka_headers",
         Checked("convention", parse_kafka_headers),
         "headstream",
-        f"How Kafka's clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
+        f"Convention by which Kafka clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
     ),
 )
 

@@ -106,7 +106,7 @@ def parse_interval(text: str) -> float:
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="Show the groups of this topic; can be repeated.  [default: the 100 busiest]",
+    help="Show the groups of this topic; repeatable.  [default: the 100 busiest topics]",
 )
 @pipelines_option
 @url_option
@@ -114,10 +114,10 @@ def parse_interval(text: str) -> float:
 def top(
     interval: float, count: int | None, order: str, topics: tuple[str, ...], pipelines: tuple[Place, ...], url: str, output: str
 ) -> None:
-    """Show the rates of topics and the lags of consumer groups, and keep them current.
+    """Show the rates of topics and the lags of consumer groups, refreshed continuously.
 
-    On a terminal, s changes the order of the topics and q quits. Otherwise one table is printed for each sample; with --output
-    jsonl one JSON object per line, for programs that draw or check the numbers.
+    On a terminal, press s to change the order of the topics and q to quit. Without a terminal, one table is printed per sample.
+    With --output jsonl, one JSON object is printed per sample, for other programs.
 
     \b
     Examples:

@@ -85,7 +85,7 @@ def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -
     for message in messages:
         offset, timestamp = message.offset, message.timestamp
         if offset is None or timestamp is None:
-            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+            raise InvalidInputError("the message has no offset or no timestamp, so it was not polled", advice="Use encode_sent()")
         message_id, state = message.id.to_bytes(16, "little"), int(message.state)
         body = _body(message)
         try:
@@ -151,10 +151,10 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 def _check_reserved(message: Message, block: bytes) -> None:
     """Raise HeaderError if an ordinary header is in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Pass it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} is reserved for the key if it is the first header", advice="Pass it as key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Pass None as the payload"
+            f"the header {NULL_HEADER!r} as the first header makes an empty payload null", advice="Pass None as the payload"
         )
 
 

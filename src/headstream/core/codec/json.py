@@ -64,8 +64,8 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
     for key, value in headers.items():
         if key in json_value and not keep_last:
             raise HeaderError(
-                f"the header {key!r} repeats, which a JSON object cannot hold",
-                advice="Send it through the binary transport, or convert with on_loss='drop', which keeps the last",
+                f"the header {key!r} occurs more than once, which a JSON object cannot represent",
+                advice="Use the binary transport, or convert with on_loss='drop', which keeps the last value",
             )
         if value.kind > 255:
             raise HeaderError(f"the JSON transport has no kind {value.kind_name}", where=f"header {key!r}")
@@ -78,12 +78,12 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
     if document is None:
         return Headers()
     if not isinstance(document, dict):
-        raise DecodeError(f"headers are an object or null, not {_name(document)}", 0, where=where)
+        raise DecodeError(f"headers must be an object or null, not {_name(document)}", 0, where=where)
     pairs = []
     for key, json_value in document.items():
         place = f"{where}[{key!r:.60}]"
         if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
-            raise DecodeError("a header is an object with the name of a kind, and a value", 0, where=place)
+            raise DecodeError("a header must be an object with kind and value", 0, where=place)
         data = _decode_base64(json_value.get("value"), f"{place}.value")
         try:
             value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`
@@ -111,7 +111,7 @@ def decode_sent(data: BytesLike) -> JsonSend:
     document = _decode_object(data)
     json_value = document.get("partitioning")
     if not isinstance(json_value, dict):
-        raise DecodeError("partitioning is an object with kind and value", 0, where="partitioning")
+        raise DecodeError("partitioning must be an object with kind and value", 0, where="partitioning")
     names = {kind.name.lower(): kind for kind in PartitioningKind}
     kind = json_value.get("kind")
     if not isinstance(kind, str) or kind not in names:
@@ -143,7 +143,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
     json_value = []
     for message in messages:
         if message.offset is None or message.timestamp is None:
-            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+            raise InvalidInputError("the message has no offset or no timestamp, so it was not polled", advice="Use encode_sent()")
         offset, timestamp, checksum = message.offset, message.timestamp, message.checksum
         if not (0 <= offset <= _MAX_U64 and 0 <= timestamp <= _MAX_U64 and 0 <= checksum <= _MAX_U32):
             raise InvalidInputError(f"offset {offset}, timestamp {timestamp} or checksum {checksum} is out of range")
@@ -177,11 +177,11 @@ def decode_message(
 ) -> Message:
     """Convert a decoded JSON object to a polled message; `where` is its path in the document, for errors."""
     if not isinstance(document, dict):
-        raise DecodeError(f"a message is an object, not {_name(document)}", 0, where=where)
+        raise DecodeError(f"a message must be an object, not {_name(document)}", 0, where=where)
     key, headers, payload = _read_body(document, where)
     state = document.get("state")
     if not isinstance(state, str):
-        raise DecodeError(f"a state is a name, not {_name(state)}", 0, where=f"{where}.state")
+        raise DecodeError(f"a state must be a name, not {_name(state)}", 0, where=f"{where}.state")
     try:
         code = parse_state(state)
     except InvalidInputError as error:
@@ -234,17 +234,17 @@ def _read_body(document: dict[str, Any], where: str) -> tuple[bytes | None, Head
 def _decode_object(data: BytesLike) -> dict[str, Any]:
     document = decode_json(bytes(data))
     if not isinstance(document, dict):
-        raise DecodeError(f"messages in JSON are one object, not {_name(document)}", 0)
+        raise DecodeError(f"messages in JSON must be one object, not {_name(document)}", 0)
     return document
 
 
 def _messages_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     messages = document.get("messages")
     if not isinstance(messages, list):
-        raise DecodeError(f"messages are a list, not {_name(messages)}", 0, where="messages")
+        raise DecodeError(f"messages must be a list, not {_name(messages)}", 0, where="messages")
     for number, item in enumerate(messages):
         if not isinstance(item, dict):
-            raise DecodeError(f"a message is an object, not {_name(item)}", 0, where=f"messages[{number}]")
+            raise DecodeError(f"a message must be an object, not {_name(item)}", 0, where=f"messages[{number}]")
     return messages
 
 
@@ -254,17 +254,17 @@ def _read_number(document: dict[str, Any], name: str, most: int, where: str, def
         value = default
     if type(value) is not int or not 0 <= value <= most:
         place = f"{where}.{name}" if where else name
-        raise DecodeError(f"{name} is an unsigned {most.bit_length()}-bit number, not {value!r:.50}", 0, where=place)
+        raise DecodeError(f"{name} must be an unsigned {most.bit_length()}-bit number, not {value!r:.50}", 0, where=place)
     return value
 
 
 def _decode_base64(text: object, where: str) -> bytes:
     if not isinstance(text, str):
-        raise DecodeError(f"bytes are base64 text, not {_name(text)}", 0, where=where)
+        raise DecodeError(f"bytes must be a base64 string, not {_name(text)}", 0, where=where)
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise DecodeError("bytes that are not base64", 0, where=where) from None
+        raise DecodeError("the bytes are not valid base64", 0, where=where) from None
 
 
 def _error_with_status(error: HeadstreamError, where: str, status: int) -> DecodeError:

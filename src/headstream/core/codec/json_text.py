@@ -41,7 +41,7 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     except json.JSONDecodeError as error:
         raise DecodeError(f"the text is not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
-        raise DecodeError("the JSON contains half of a surrogate pair, which is not a character", 0) from None
+        raise DecodeError("the JSON contains a lone surrogate, which is not a character", 0) from None
     except ValueError as error:
         raise DecodeError(f"the JSON cannot be decoded without loss: {error}", 0) from None
     except RecursionError:
@@ -77,7 +77,7 @@ def dump_json(document: Any, *, separators: tuple[str, str] | None = None, inden
         if not isinstance(value, Decimal):
             raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
         if not value.is_finite():
-            raise ValueError(f"{value} is not JSON")
+            raise ValueError(f"{value} is not valid JSON")
         numbers.append(str(value))
         return _PLACE
 
@@ -86,7 +86,7 @@ def dump_json(document: Any, *, separators: tuple[str, str] | None = None, inden
         return text
     first, *rest = text.split(f'"{_PLACE}"')
     if len(rest) != len(numbers):
-        raise ValueError("half of a surrogate pair is not a character")
+        raise ValueError("a lone surrogate is not a character")
     return first + "".join(number + part for number, part in zip(numbers, rest, strict=True))
 
 
@@ -122,7 +122,7 @@ def _decoder_of(text: str) -> json.JSONDecoder:
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 # Created once: creating one takes as long as a small document.

@@ -89,7 +89,7 @@ class Filter:
             f"the filter cannot be applied to the message at offset {message.offset}: "
             f"{find_failure(self.expression, message)} which cannot be compared",
             where=f"offset {message.offset}",
-            advice=f"Skip it with offset {message.offset + 1}, or use on_filter_error skip or deliver",
+            advice=f"Continue at offset {message.offset + 1}, or set on_filter_error to skip or deliver",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -108,9 +108,9 @@ def parse_filter(text: str, on_error: str = "skip") -> Filter:
         InvalidOptionError: `on_error` is invalid.
     """
     if on_error not in _POLICIES:
-        raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
+        raise InvalidOptionError(f"on_filter_error must be one of {', '.join(_POLICIES)}, not {on_error!r}")
     if not isinstance(text, str):
-        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a string, as in \"attempt >= 3 AND source = 'web'\"")
+        raise InvalidInputError(f"a filter must be a string, not {text!r}", advice="Pass a string such as 'attempt >= 3'")
     return _parse(text, on_error)
 
 
@@ -129,6 +129,6 @@ def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
             "the filter names _state, but only available messages are requested",
-            advice="Request more with states=, as in states=None for all states",
+            advice="Set states=, for example states=None for all states",
         )
     return found

@@ -51,14 +51,12 @@ class PollRequest(NamedTuple):
             InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
         """
         if self.count < 1 or self.size_bytes < 1:
-            raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
+            raise InvalidInputError("a poll must request at least one message and one byte", where=str(topic))
         if self.consumer is None and (self.auto_commit or self.start.kind is PollingKind.NEXT):
-            raise InvalidOptionError(
-                "a consumer or a group is required", where=str(topic), advice="Specify the consumer or group"
-            )
+            raise InvalidOptionError("the consumer or group is missing", where=str(topic), advice="Specify a consumer or a group")
         if self.where is not None and self.start.kind is PollingKind.LAST:
             raise InvalidOptionError(
                 "the newest messages cannot be filtered",
                 where=str(topic),
-                advice="Begin at a time, as in -1h, or read without a filter",
+                advice="Start at a time, for example -1h, or read without a filter",
             )

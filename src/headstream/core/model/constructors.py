@@ -27,29 +27,29 @@ _T = TypeVar("_T")
 
 def _raw(kind: HeaderKind, value: bytes | bytearray | memoryview) -> HeaderValue:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise HeaderError(f"raw takes bytes, not {type(value).__name__}")
+        raise HeaderError(f"a raw value must be bytes, not {type(value).__name__}")
     return trusted_value(kind, bytes(value))
 
 
 def _string(kind: HeaderKind, value: str) -> HeaderValue:
     if not isinstance(value, str):
-        raise HeaderError(f"string takes a str, not {type(value).__name__}")
+        raise HeaderError(f"a string value must be a str, not {type(value).__name__}")
     try:
         return trusted_value(kind, value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise HeaderError(f"character {error.start} of the text cannot be encoded as UTF-8", where=repr(value[:40])) from None
+        raise HeaderError(f"character {error.start} of the string cannot be encoded as UTF-8", where=repr(value[:40])) from None
 
 
 def _bool(kind: HeaderKind, value: bool) -> HeaderValue:
     if not isinstance(value, bool):
-        raise HeaderError(f"bool takes True or False, not {type(value).__name__}")
+        raise HeaderError(f"a bool value must be True or False, not {type(value).__name__}")
     return _TRUE if value else _FALSE
 
 
 def _integer(kind: HeaderKind, value: int) -> HeaderValue:
     name, width, signed = KIND_NAMES[kind], KIND_WIDTHS[kind], kind <= HeaderKind.INT128
     if isinstance(value, bool) or not isinstance(value, int):
-        raise HeaderError(f"{name} takes an int, not {type(value).__name__}")
+        raise HeaderError(f"{name} value must be an int, not {type(value).__name__}")
     try:
         return trusted_value(kind, value.to_bytes(width, "little", signed=signed))
     except OverflowError:
@@ -61,7 +61,7 @@ def _integer(kind: HeaderKind, value: int) -> HeaderValue:
 
 def _float(kind: HeaderKind, value: float) -> HeaderValue:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise HeaderError(f"{KIND_NAMES[kind]} takes a number, not {type(value).__name__}")
+        raise HeaderError(f"{KIND_NAMES[kind]} value must be a number, not {type(value).__name__}")
     try:
         return trusted_value(kind, FLOAT_LAYOUTS[kind].pack(value))
     except (OverflowError, struct.error):
@@ -70,13 +70,13 @@ def _float(kind: HeaderKind, value: float) -> HeaderValue:
 
 def _null(kind: HeaderKind, value: None) -> HeaderValue:
     if value is not None:
-        raise HeaderError(f"null takes no value, not {type(value).__name__}")
+        raise HeaderError(f"a null header must have the value None, not {type(value).__name__}")
     return _NULL
 
 
 def _char(kind: HeaderKind, value: str) -> HeaderValue:
     if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
-        raise HeaderError(f"char takes one character up to U+FFFF, not {value!r}", advice="Use string")
+        raise HeaderError(f"a char value must be one character up to U+FFFF, not {value!r}", advice="Use string")
     return trusted_value(kind, ord(value).to_bytes(2, "little"))
 
 

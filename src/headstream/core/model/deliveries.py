@@ -210,14 +210,12 @@ class Retry:
         pause_attempts: int = 100,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
-            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Pass a number from 1 to 1000, or None for no limit")
+            raise InvalidOptionError(f"attempts must be 1 to 1000, or None for no limit, not {attempts!r}")
         if order is not None and order not in list(RetryOrder):
-            raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
+            raise InvalidOptionError(f"order must be one of {', '.join(RetryOrder)}, not {order!r}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
         if delay_us > max_delay_us:
-            raise InvalidOptionError(
-                f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
-            )
+            raise InvalidOptionError(f"max_delay must be at least delay ({delay!r}), not {max_delay!r}")
         chosen = None if order is None else RetryOrder(order)
         rule = _pause_rule(pause, pause_share, pause_attempts)
         for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen, rule), strict=True):
@@ -240,9 +238,9 @@ class Retry:
 
 def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
     if type(attempts) is not int or attempts < 1:
-        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Pass a number of at least 1")
+        raise InvalidOptionError(f"pause_attempts must be at least 1, not {attempts!r}")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise InvalidOptionError(f"pause_share is {share!r}", advice="Pass a number above 0 and at most 1")
+        raise InvalidOptionError(f"pause_share must be above 0 and at most 1, not {share!r}")
     if pause is None:
         return None
     return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()

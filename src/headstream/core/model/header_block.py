@@ -30,7 +30,7 @@ _HEADER_END: Final = struct.Struct("<BI")
 def check_key(key: str) -> str:
     """Return a header key; HeaderError if it is not 1 to 255 bytes of UTF-8."""
     if not isinstance(key, str):
-        raise HeaderError(f"a header key is a str, not {type(key).__name__}")
+        raise HeaderError(f"a header key must be a str, not {type(key).__name__}")
     if key.isascii():
         size = len(key)
     else:

@@ -78,16 +78,16 @@ def parse_kind(name: str) -> int:
         return code
     match = _NUMBERED.fullmatch(name)
     if match is None:
-        raise HeaderError(f"{name[:40]!r} is not a kind", advice=f"Use one of {' '.join(KIND_NAMES.values())}")
+        raise HeaderError(f"{name[:40]!r} is not a header kind", advice=f"Use one of {' '.join(KIND_NAMES.values())}")
     number = int(match[2])
     if match[1] == "kip82":
         if number + 256 not in FOREIGN_KINDS:
-            raise HeaderError(f"{name} is not a type code that KIP-82 leaves undefined", advice="Use 10 to 255")
+            raise HeaderError(f"{name} must be a type code that KIP-82 leaves undefined", advice="Use 10 to 255")
         return number + 256
     if number in KIND_NAMES:
         raise HeaderError(f"{name} is the kind {KIND_NAMES[number]}", advice="Use that name")
     if not 1 <= number <= 255:
-        raise HeaderError(f"a header kind is a number from 1 to 255, not {number}")
+        raise HeaderError(f"a header kind must be a number from 1 to 255, not {number}")
     return number
 
 

@@ -58,7 +58,7 @@ class HeaderValue(HeaderArithmetic):
 
     def __init__(self, kind: int, data: bytes) -> None:
         if not isinstance(kind, int) or not isinstance(data, (bytes, bytearray, memoryview)):
-            raise HeaderError(f"a header value is a kind and bytes, not {type(kind).__name__} and {type(data).__name__}")
+            raise HeaderError(f"a header value must be a kind and bytes, not {type(kind).__name__} and {type(data).__name__}")
         data = bytes(data)
         fault = _fault(kind, data)
         if fault is not None:

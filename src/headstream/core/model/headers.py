@@ -180,7 +180,7 @@ class Headers:
         if self.repeated:
             keys = self._names()
             key = next(name for name in keys if keys.count(name) > 1)
-            raise HeaderError(f"the header {key!r} repeats, which a dict cannot hold", advice="Use items() or getall()")
+            raise HeaderError(f"the header {key!r} is repeated, which a dict cannot represent", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
     # -- one put a type of the typed-headers proposal (KIP-82): appends in place, as specified there --------------
@@ -273,9 +273,9 @@ class Headers:
     def _append(self, key: str, value: HeaderValue) -> Headers:
         if self._read_only:
             raise HeaderError(
-                "these headers are read-only: they belong to a message, or were hashed",
+                "the headers are read-only, because they belong to a message or were hashed",
                 where=f"header {key!r}",
-                advice="Use with_(), or put into a copy: Headers(message.headers)",
+                advice="Use with_(), or change a copy: Headers(message.headers)",
             )
         _set_pairs(self, (*self.items(), (check_key(key), value)))
         _set_block(self, None)
@@ -348,7 +348,7 @@ NO_HEADERS: Final = _make((), None, _NO_SERIALIZERS, read_only=True)
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     if not isinstance(source, Iterable):
-        raise HeaderError(f"headers are a mapping, pairs of key and value, or Headers, not {type(source).__name__}")
+        raise HeaderError(f"headers must be a mapping, pairs of key and value, or Headers, not {type(source).__name__}")
     for pair in source:
         try:
             key, value = pair

@@ -27,7 +27,7 @@ def check_name(name: str, noun: str) -> str:
             NUL.
     """
     if not isinstance(name, str):
-        raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Pass a str")
+        raise InvalidInputError(f"a {noun} name must be a str, not {type(name).__name__}")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidInputError(f"a {noun} name must have 1 to {MAX_NAME_BYTES} bytes, not {size}", where=repr(name[:40]))

@@ -110,7 +110,7 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.payload, (bytes, type(None))) or not isinstance(self.key, (bytes, type(None))):
             raise InvalidInputError(
-                f"payload and key are bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
+                f"payload and key must be bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
                 advice='Encode text, as in "text".encode()',
             )
         if not isinstance(self.id, int) or not 0 <= self.id <= _MAX_ID:
@@ -123,7 +123,7 @@ class Message:
             object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
         if not isinstance(self.state, MessageState):
             if not isinstance(self.state, int) or not 0 <= self.state <= 255:
-                raise InvalidInputError(f"state {self.state} is not a number from 0 to 255")
+                raise InvalidInputError(f"a state must be a number from 0 to 255, not {self.state}")
             object.__setattr__(self, "state", MessageState(self.state))
 
     def verify(self) -> bool:

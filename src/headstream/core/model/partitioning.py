@@ -37,13 +37,13 @@ class Partitioning:
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, (bytes, bytearray, memoryview)):
-            raise InvalidInputError(f"a key is bytes, not {type(self.value).__name__}", advice='Encode it, as in key(b"42")')
+            raise InvalidInputError(f"a key must be bytes, not {type(self.value).__name__}", advice='Encode it, as in key(b"42")')
         allowed = {1: range(1), 2: range(4, 5), 3: range(1, 256)}[self.kind]
         if len(self.value) not in allowed:
             raise InvalidInputError(
-                f"{self.kind.name.lower()} has {allowed[0]} to {allowed[-1]} bytes, not {len(self.value)}"
+                f"{self.kind.name.lower()} must have {allowed[0]} to {allowed[-1]} bytes, not {len(self.value)}"
                 if len(allowed) > 1
-                else f"{self.kind.name.lower()} has {allowed[0]} bytes, not {len(self.value)}"
+                else f"{self.kind.name.lower()} must have {allowed[0]} bytes, not {len(self.value)}"
             )
 
     @classmethod

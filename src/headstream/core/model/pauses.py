@@ -28,11 +28,11 @@ class PauseRule(NamedTuple):
         """Return the rule; InvalidOptionError if a value is out of range."""
         if not 1 <= self.failures <= self.attempts <= MAX_PAUSE_ATTEMPTS:
             raise InvalidOptionError(
-                f"{self.failures} failures of {self.attempts} attempts pause the group",
-                advice=f"Use 1 to {MAX_PAUSE_ATTEMPTS} attempts, and a share of them above 0 and at most 1",
+                f"the group cannot be paused after {self.failures} failures of {self.attempts} attempts",
+                advice=f"Set pause_attempts to 1 to {MAX_PAUSE_ATTEMPTS}, and pause_share above 0 and at most 1",
             )
         if not 1 <= self.pause_us <= MAX_PAUSE_US:
-            raise InvalidOptionError(f"the group is paused for {self.pause_us} us", advice="Use a pause of 1 us to 24 h")
+            raise InvalidOptionError(f"the pause of a group must be 1 us to 24 h, not {self.pause_us} us")
         return self
 
 

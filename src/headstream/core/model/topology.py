@@ -68,13 +68,13 @@ def split_header_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers names {len(names)} headers, {len(set(names))} of them different",
-            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} headers, each once",
+            f"summary_headers has {len(names)} names, of which {len(set(names))} are different",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} different names",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
             raise InvalidOptionError(
-                f"{name!r} in summary_headers is not the name of a header", advice="Write names of 1 to 255 bytes: tenant,user_id"
+                f"{name!r} in summary_headers is not a header name", advice="Use names of 1 to 255 bytes, such as tenant,user_id"
             )
     return names
 
@@ -113,11 +113,11 @@ class TopicOptions:
 
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
-            raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
+            raise InvalidOptionError(f"legal_hold must be True or False, not {self.legal_hold}")
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
-                raise InvalidOptionError("summary_headers must be a string", advice="Use header names, as in tenant,user_id")
+                raise InvalidOptionError("summary_headers must be a string", advice="Use header names, such as tenant,user_id")
             object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         check_kafka_headers(self.kafka_headers)
         if self.kafka_headers == "headstream":
@@ -126,7 +126,7 @@ class TopicOptions:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and least <= value <= most):
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
-                raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
+                raise InvalidOptionError(f"{name} must be {upper}, or None {none}, not {value}")
 
     @property
     def inspects_messages(self) -> bool:
@@ -142,7 +142,7 @@ class TopicOptions:
 def check_kafka_headers(name: object) -> None:
     """Check the name of a convention; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
-        raise InvalidOptionError(f"kafka_headers is {name!r}", advice=f"Use one of {', '.join(get_args(KafkaHeaders))}")
+        raise InvalidOptionError(f"kafka_headers must be one of {', '.join(get_args(KafkaHeaders))}, not {name!r}")
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"With the right to do so, lift the hold first: headstream topic update {name} --legal-hold off",
+            advice=f"If you have the right, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 
@@ -317,7 +317,7 @@ def check_deleted_partitions(topic: object, have: int, count: int, *, least: int
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(
-            f"{count} of {have} partitions cannot be deleted",
+            f"cannot delete {count} of {have} partitions",
             where=str(topic),
-            advice=f"Delete 1 to {most}" if most else "A topic needs at least one: purge it, or delete the topic",
+            advice=f"Delete 1 to {most}" if most else "A topic needs at least one partition: purge or delete the topic",
         )

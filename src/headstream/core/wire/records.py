@@ -141,7 +141,7 @@ class Records(Shape):
             at = reader.at
             found.append(self.kind.pull(reader))
             if reader.at == at:
-                raise DecodeError(f"{what} have no bytes", at)
+                raise DecodeError(f"the elements of {what} have no bytes", at)
         return tuple(found)
 
     def to_json_value(self, value: tuple[Record, ...]) -> Any:
@@ -329,7 +329,7 @@ class Command(Record, Generic[_R]):
             text = path.get(field.json_name)
             place = f"path.{field.json_name}"
             if text is not None and field.shape.from_url_text(text, place) != getattr(command, field.name):
-                raise DecodeError(f"the body names another {field.label}", 0, where=place)
+                raise DecodeError(f"the {field.label} in the body differs from the path", 0, where=place)
         return command
 
     @classmethod

@@ -69,7 +69,7 @@ class Json(NamedTuple):
 
 def invalid_value(value: object, wanted: str, where: str) -> DecodeError:
     """Return the error for an invalid value in JSON or a URL."""
-    return DecodeError(f"{wanted} is needed, not {value!r:.60}", 0, where=where)
+    return DecodeError(f"{wanted} is required, not {value!r:.60}", 0, where=where)
 
 
 class Shape:
@@ -248,7 +248,7 @@ class TextCode(Shape):
         try:
             return self.kind(code)
         except ValueError:
-            raise DecodeError(f"{code} is no {what}", at) from None
+            raise DecodeError(f"{code} is not a valid {what}", at) from None
 
     def to_json_value(self, value: Any) -> str:
         return self.names[value]
@@ -280,9 +280,9 @@ class OptionalShape(Shape):
             self.shape.push(writer, value)
 
     def pull(self, reader: Reader, what: str) -> Any:
-        at, has = reader.at, reader.pull_u8(f"whether there is {what}")
+        at, has = reader.at, reader.pull_u8(f"the presence flag of {what}")
         if has > 1:
-            raise DecodeError(f"whether there is {what} is 0 or 1, not {has}", at)
+            raise DecodeError(f"the presence flag of {what} must be 0 or 1, not {has}", at)
         return self.shape.pull(reader, what) if has else None
 
     def to_json_value(self, value: Any) -> Any:
@@ -331,14 +331,14 @@ class IdentifierShape(Shape):
             return reader.pull_u32(what)
         if kind == 2 and size:
             return reader.pull_text(size, what)
-        raise DecodeError(f"{what} is of kind {kind} with {size} bytes: it is a number (1, 4 bytes) or a name (2)", at)
+        raise DecodeError(f"{what} must be a number (kind 1, 4 bytes) or a name (kind 2), not kind {kind} with {size} bytes", at)
 
     def to_json_value(self, value: Identifier) -> Identifier:
         return value
 
     def to_url_text(self, value: Identifier) -> str:
         if isinstance(value, str) and _is_number(value):
-            raise InvalidInputError(f"the name {value!r} is a number, which HTTP takes for an id", advice="Use the id")
+            raise InvalidInputError(f"the name {value!r} is a number, which HTTP treats as an id", advice="Use the id")
         return str(value)
 
     def quote(self, value: Identifier) -> str:

@@ -12,11 +12,11 @@ MAX_OFFSET: Final = (1 << 31) - 1
 def check_column(name: str, size: int) -> None:
     """Raise LimitError if a column exceeds the range of int32 offsets."""
     if size > MAX_OFFSET:
-        what = f"{size} bytes are more than the {MAX_OFFSET} of one column"
+        what = f"{size} bytes exceed the limit of {MAX_OFFSET} bytes per column"
         raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
 
 
 def check_blocks(size: int) -> None:
     """Raise LimitError if the headers of a batch exceed the range of int32 offsets."""
     if size > MAX_OFFSET:
-        raise LimitError(f"one batch has {size} bytes of headers", advice="Pass fewer rows per call")
+        raise LimitError(f"one batch has {size} bytes of headers, more than {MAX_OFFSET}", advice="Pass fewer rows per call")

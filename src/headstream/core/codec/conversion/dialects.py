@@ -154,7 +154,7 @@ def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
     read = _dialect(dialect).read
     if read is None:
         readable = (name for name, known in DIALECTS.items() if known.read is not None)
-        raise InvalidOptionError(f"{dialect} can only be written", advice=f"Use one of {', '.join(readable)}")
+        raise InvalidOptionError(f"the dialect {dialect} cannot be read", advice=f"Use one of {', '.join(readable)}")
     return read(data)
 
 
@@ -188,7 +188,7 @@ def _write_json(messages: Sequence[Message]) -> bytes:
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
     if len(partitions) > 1:
-        raise InvalidInputError("a JSON document holds the messages of one partition", advice="Convert each partition separately")
+        raise InvalidInputError("a JSON document can hold only one partition", advice="Convert each partition separately")
     newest = max((message.offset or 0 for message in messages), default=0)
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 
@@ -240,7 +240,7 @@ def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
 def only(messages: Sequence[Message], dialect: str) -> Message:
     """Return the only message, for a dialect of single messages; InvalidInputError if there is not exactly one message."""
     if len(messages) != 1:
-        raise InvalidInputError(f"{dialect} holds one message, not {len(messages)}", advice="Convert each separately")
+        raise InvalidInputError(f"{dialect} can hold only one message, not {len(messages)}", advice="Convert messages one by one")
     return messages[0]
 
 

@@ -61,7 +61,7 @@ def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
         if policy not in POLICIES:
-            raise InvalidOptionError(f"{policy!r} is not a policy", where="on_loss", advice=f"Use {', '.join(POLICIES)}")
+            raise InvalidOptionError(f"{policy!r} is not a policy", where="on_loss", advice=f"Use one of {', '.join(POLICIES)}")
     return policies
 
 
@@ -71,5 +71,5 @@ def choose(finding: Finding, policies: tuple[str, ...], dialect: str) -> Any:
         if policy in finding.remedies:
             return finding.remedies[policy]
     options = [f"on_loss={policy!r} ({_describe(remedy)})" for policy, remedy in finding.remedies.items()]
-    advice = f"Accept it with {' or '.join(options)}" if options else "No policy accepts that; choose another dialect"
+    advice = f"Accept the loss with {' or '.join(options)}" if options else "No policy accepts the loss; choose another dialect"
     raise LimitError(finding.reason, where=f"{finding.part}, converting to {dialect}", advice=advice)

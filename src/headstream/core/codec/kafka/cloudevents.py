@@ -53,7 +53,7 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     for key, value in message.headers.items():
         name = event_key(key)
         if name in headers:
-            raise HeaderError(f"the header {key!r} repeats, which cloudevents cannot hold", advice="Send only one of them")
+            raise HeaderError(f"the header {key!r} is repeated, which cloudevents cannot hold", advice="Send the header once")
         headers[name] = _event_text(key, value) if is_event_header(name) else encode_value(value)
     filled = {
         "ce_id": format_message_id(message.id).encode() if message.id else None,
@@ -65,7 +65,7 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     headers |= added
     for name in ("id", "source", "type"):
         if not headers.get(_PREFIX + name):
-            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add a header to the message: {name!r}")
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add the header {name!r} to the message")
     return list(headers.items()), {key for key in keys if event_key(key) in _FILLED} if added else set()
 
 

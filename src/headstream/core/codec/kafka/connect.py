@@ -53,7 +53,7 @@ def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:
             raise HeaderError(
                 f"Connect's SimpleHeaderConverter would change {data[:60]!r} ({value.kind_name})",
                 where=repr(key),
-                advice="Use the convention connect-json, or another text",
+                advice="Use the convention connect-json, or another string",
             )
         headers.append((key, data))
     return headers
@@ -147,7 +147,7 @@ def _write_envelope(key: str, value: HeaderValue) -> bytes | None:
     if kind == "char":
         kind = "string"
     if kind not in _TYPES:
-        raise HeaderError(f"Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
+        raise HeaderError(f"Kafka Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
     check_long(key, value, "Connect")
     plain: Any = value.value
     if value.kind == HeaderKind.CHAR:

@@ -56,7 +56,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     if convention == "raw":
         for key, value in pairs:
             if value.kind not in (HeaderKind.RAW, HeaderKind.NULL) and not key.startswith(RESERVED_PREFIX):
-                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Pass its bytes")
+                raise HeaderError(f"the convention raw loses the kind {value.kind_name}", where=repr(key), advice="Pass bytes")
         return encode_texts(pairs)
     added = set[str]()
     if convention == "cloudevents":

@@ -97,4 +97,4 @@ def _bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"bytes are needed, not {type(value).__name__}: leave keys and values undecoded")
+    raise TypeError(f"keys and values must be bytes, not {type(value).__name__}: leave keys and values undecoded")

@@ -78,5 +78,5 @@ class KafkaTopicNames:
 
 def _invalid(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{name!r} is not a valid topic name in Kafka", advice="Use 1 to 249 ASCII letters, digits, dots, underscores, minuses"
+        f"{name!r} is not a valid topic name in Kafka", advice="Use 1 to 249 ASCII letters, digits, dots, underscores and hyphens"
     )

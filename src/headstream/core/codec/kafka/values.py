@@ -23,7 +23,7 @@ def check_long(key: str, value: HeaderValue, where: str) -> None:
     """Raise HeaderError if a number exceeds the range of Java's long."""
     plain = value.value
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
-        raise HeaderError(f"{plain} is beyond a long, the widest number of {where}", where=repr(key), advice="Use string or raw")
+        raise HeaderError(f"{plain} does not fit a long, the widest type of {where}", where=repr(key), advice="Use string or raw")
 
 
 def name_float(number: float) -> str:

@@ -117,10 +117,10 @@ class TypedHeaders:
         if have < 4:
             raise DecodeError(f"the length of {what} is cut short", at + begin, 4, have)
         if length < 0:
-            raise DecodeError(f"the length of {what} is {length}", at + begin)
+            raise DecodeError(f"{what} has the invalid length {length}", at + begin)
         if length > have - 4:
             raise DecodeError(f"{what} is cut short", at + begin + 4, length, have - 4)
-        raise DecodeError(f"{what} has {length} bytes, {most} are allowed", at + begin)
+        raise DecodeError(f"{what} must have at most {most} bytes, not {length}", at + begin)
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
         """Return the value at a position from split(); DecodeError if the bytes are invalid for the value's type."""
@@ -138,7 +138,13 @@ class TypedHeaders:
         if width is not None and size != width:
             if size == 0 and not self.strict:
                 return HeaderValue(HeaderKind.NULL, b"")
-            raise DecodeError(f"a {kind.name.lower()} of type {code:#04x}", at + begin + 5, width, size, where=_where(key))
+            raise DecodeError(
+                f"the {kind.name.lower()} value ({code:#04x})",
+                at + begin + 5,
+                width,
+                size,
+                where=_where(key),
+            )
         if code == 0 and not self.strict:
             body = b"\x01" if body != b"\x00" else body
         try:
@@ -155,8 +161,8 @@ class TypedHeaders:
             body = self._encode_value(key, value)
             if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes + _TYPE_BYTES:
                 raise LimitError(
-                    f"a header of KIP-82 has a key of at most {self.limits.key_bytes} bytes and a value of at most "
-                    f"{self.limits.value_bytes}, not of {len(name)} and {len(value.data)}",
+                    f"the key and value of a KIP-82 header must have at most {self.limits.key_bytes} and "
+                    f"{self.limits.value_bytes} bytes, not {len(name)} and {len(value.data)}",
                     where=f"header {key!r:.60}",
                 )
             size = len(body) if value.kind != HeaderKind.NULL else -1
@@ -165,8 +171,8 @@ class TypedHeaders:
         block = b"".join(parts)
         if count > self.limits.count or len(block) > self.limits.block_bytes:
             raise LimitError(
-                f"a message of KIP-82 has at most {self.limits.count} headers of {self.limits.block_bytes} bytes in all, but "
-                f"this message has {count} of {len(block)}"
+                f"a KIP-82 message must have at most {self.limits.count} headers with {self.limits.block_bytes} bytes in total, "
+                f"not {count} with {len(block)}"
             )
         return block
 
@@ -179,12 +185,12 @@ class TypedHeaders:
             return bytes((kind - _FOREIGN,)) + data
         if code is None:
             raise HeaderError(
-                f"KIP-82 has no kind {value.kind_name}",
+                f"KIP-82 does not support the kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Use one of its kinds (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+                advice="Use one of bool int8 char int16 int32 int64 float32 float64 string raw null, or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
-            raise HeaderError("half of a surrogate pair is not a character", where=f"header {key!r:.60}", advice="Use string")
+            raise HeaderError("a lone surrogate is not a character", where=f"header {key!r:.60}", advice="Use string")
         return bytes((code,)) + (data[::-1] if kind in KIND_WIDTHS else data)
 
 

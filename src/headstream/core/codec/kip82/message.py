@@ -64,14 +64,14 @@ class Kip82Message:
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:
-            raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
+            raise InvalidInputError(f"the magic must be 0, 1 or 2, not {self.magic}")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Pass None, or -1 for none"
+                "magic 0 must have no timestamp, magic 1 and 2 must have a timestamp", advice="Pass None, or -1 if unknown"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
+                f"magic {self.magic} cannot have headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 
@@ -112,7 +112,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:
-        raise DecodeError(f"a message of magic {magic} has a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
+        raise DecodeError(f"a message of magic {magic} must have a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
     end = at + 12 + size
     if end > reader.end:
         raise DecodeError("a message is cut short", at + 12, size, reader.end - at - 12)
@@ -129,7 +129,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
         block_at = reader.at
         length = reader.pull_struct(_I32, "the length of the headers")[0]
         if length < 0:
-            raise DecodeError(f"the length of the headers is {length}", block_at)
+            raise DecodeError(f"the headers have the invalid length {length}", block_at)
         headers = Headers.from_bytes(reader.pull_bytes(length, "the headers"), layout, at=block_at + 4)
     value = _pull_nullable(reader, "the value")
     reader.pull_end("the value of a message")
@@ -161,7 +161,7 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
         == int.from_bytes(received[layout.RECORDS_CHECK : layout.RECORDS_CHECKED], "big")
     ):
         raise DecodeError(
-            "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
+            "the bytes are a Kafka record batch, not a KIP-82 message: both have magic 2", at, advice="Use the dialect kafka"
         )
     raise DecodeError(f"the stored checksum of a message is {crc:#010x}, but its bytes have the checksum {actual:#010x}", at + 12)
 
@@ -170,7 +170,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
     at = reader.at
     length = reader.pull_struct(_I32, f"the length of {what}")[0]
     if length < -1:
-        raise DecodeError(f"the length of {what} is {length}", at)
+        raise DecodeError(f"{what} has the invalid length {length}", at)
     return None if length == -1 else reader.pull_bytes(length, what)
 
 
@@ -179,7 +179,7 @@ def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:
-        raise InvalidInputError("a compressed message set is converted message by message", advice="Decode it first")
+        raise InvalidInputError("a compressed message set cannot be converted as a whole", advice="Decode the set first")
     lost = [f"header {key!r} ({value.kind_name})" for key, value in message.headers.items()]
     timestamp = message.timestamp_ms if magic else None
     if magic == 0 and message.timestamp_ms not in (None, -1):

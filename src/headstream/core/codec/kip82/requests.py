@@ -55,7 +55,7 @@ def magic_of(api_key: int, api_version: int) -> int:
     """Return the newest message format of a version of PRODUCE or FETCH; InvalidInputError if the version does not exist."""
     magic = _MAGICS.get(api_key, {}).get(api_version)
     if magic is None:
-        raise InvalidInputError(f"API {api_key} has no version {api_version} here", advice="Produce has 0, 1, 2, 4; Fetch 0 to 4")
+        raise InvalidInputError(f"API {api_key} has no version {api_version}", advice="Use Produce 0, 1, 2, 4 or Fetch 0 to 4")
     return magic
 
 
@@ -106,7 +106,7 @@ def _pack(form: str, *values: int) -> bytes:
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
     if (value is not None) != is_there:
-        raise InvalidInputError(f"{name} is {value}", advice=f"This version {'needs one' if is_there else 'has none: give None'}")
+        raise InvalidInputError(f"{name} must be {'a number' if is_there else 'None'} in this version, not {value}")
     return b"" if value is None else _pack(form, value)
 
 
@@ -201,7 +201,7 @@ def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
     size = _pull(reader, "i", "the size of a frame")
     if size != reader.remaining:
-        raise DecodeError("the frame's size differs from its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the size of the frame does not match its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 
@@ -220,7 +220,7 @@ def _pull_string(reader: Reader, subject: str, *, is_nullable: bool = False) -> 
     if size == -1 and is_nullable:
         return None
     if size < 0:
-        raise DecodeError(f"the length of {subject} is {size}", at)
+        raise DecodeError(f"{subject} has the invalid length {size}", at)
     return reader.pull_text(size, subject)
 
 
@@ -228,7 +228,7 @@ def _pull_set(reader: Reader) -> bytes:
     at = reader.at
     size = _pull(reader, "i", "the size of a message set")
     if size < 0:
-        raise DecodeError(f"the size of a message set is {size}", at)
+        raise DecodeError(f"a message set has the invalid size {size}", at)
     return reader.pull_bytes(size, "a message set")
 
 

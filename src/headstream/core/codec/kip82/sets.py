@@ -86,9 +86,9 @@ def decode_set(
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
     """Compress messages with the same magic and ascending offsets with gzip, and return them in a wrapper."""
     if compression != 1:
-        raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
+        raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a wrapper contains one or more uncompressed messages of one magic")
+        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages of one magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)
@@ -142,13 +142,13 @@ def decompress(compression: int, data: bytes, max_bytes: int, decompressors: Map
     name = COMPRESSIONS[compression] if compression < len(COMPRESSIONS) else str(compression)
     function = (decompressors or {}).get(compression) or _DEFAULT_DECOMPRESSORS.get(compression)
     if function is None:
-        raise DecodeError(f"the compression {name} is not one of gzip, snappy and lz4", 0)
+        raise DecodeError(f"the compression must be gzip, snappy or lz4, not {name}", 0)
     try:
         result = function(data, max_bytes)
     except MissingExtraError:
         raise
     except Exception as error:  # each library raises its own exceptions
-        raise DecodeError(f"bytes that are not {name}: {str(error)[:80]}", 0) from None
+        raise DecodeError(f"the bytes are not valid {name}: {str(error)[:80]}", 0) from None
     if len(result) > max_bytes:
         raise DecodeError(f"{len(data)} bytes of {name} decompress to more than {max_bytes} bytes", 0)
     return result
@@ -158,7 +158,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     result = stream.decompress(data, max_bytes + 1)
     if len(result) <= max_bytes and not stream.eof:
-        raise ValueError("it is cut short")
+        raise ValueError("the data is cut short")
     return result
 
 
@@ -189,7 +189,7 @@ def _check_snappy_size(data: bytes, max_bytes: int) -> int:
         if byte < 0x80:
             break
     if size > max_bytes:
-        raise ValueError(f"it declares {size} decompressed bytes")
+        raise ValueError(f"the data declares {size} decompressed bytes, which are too many")
     return size
 
 
@@ -197,7 +197,7 @@ def _unlz4(data: bytes, max_bytes: int) -> bytes:
     stream: Any = _load("lz4", ("lz4.frame", "LZ4FrameDecompressor"))()
     result = bytes(stream.decompress(data, max_length=max_bytes + 1))
     if len(result) <= max_bytes and not stream.eof:
-        raise ValueError("it is cut short")
+        raise ValueError("the data is cut short")
     return result
 
 

@@ -76,7 +76,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
     kind = reader.pull_u8("the kind of partitioning")
     value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
     if kind not in (1, 2, 3):
-        raise DecodeError(f"partitioning is of kind 1, 2 or 3, not {kind}", at)
+        raise DecodeError(f"the kind of partitioning must be 1, 2 or 3, not {kind}", at)
     try:
         return Partitioning(PartitioningKind(kind), value)
     except InvalidInputError as refused:
@@ -146,7 +146,7 @@ class PollMessages(Command[PolledMessages]):
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
         kind = POLLING_KINDS.get(code)
         if kind is None:
-            raise DecodeError(f"a poll starts at one of 5 kinds of position, not at kind {code}", begin + 4)
+            raise DecodeError(f"the kind of the start position must be 1 to 5, not {code}", begin + 4)
         consumer, stream, topic = poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
 
@@ -155,7 +155,7 @@ class PollMessages(Command[PolledMessages]):
         """Decode the command of an HTTP request; reject a filter, which this command would ignore."""
         if "where" in query:
             advice = "Use GET /streams/{stream}/topics/{topic}/partitions/{partition}/messages"
-            raise DecodeError("polls of this route have no filter", 0, where="query.where", advice=advice)
+            raise DecodeError("this route does not support a filter", 0, where="query.where", advice=advice)
         return super(PollMessages, cls).from_json(path, query, body)
 
     @classmethod
@@ -204,7 +204,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
         except DecodeError:
             if _is_later_send(view):
                 raise DecodeError(
-                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)"
+                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or an SDK before 0.7 (iggy-py)"
                 ) from None
             raise
         return cls(stream, topic, partitioning, view[at:])

@@ -37,7 +37,7 @@ class ConsumerShape(Shape):
         at = reader.at
         kind = reader.pull_u8(f"the kind of {what}")
         if kind not in (1, 2):
-            raise DecodeError(f"a consumer is of kind 1, or 2 for a group, not {kind}", at)
+            raise DecodeError(f"the kind must be 1 (consumer) or 2 (group), not {kind}", at)
         return ConsumerRef(ConsumerKind(kind), IDENTIFIER.pull(reader, what))
 
     def to_json_value(self, value: ConsumerRef) -> str:
@@ -45,7 +45,7 @@ class ConsumerShape(Shape):
 
     def to_url_text(self, value: ConsumerRef) -> str:
         if value.kind != ConsumerKind.CONSUMER:
-            raise InvalidInputError("this command has no groups over HTTP", where=str(value.id), advice="Connect over TCP")
+            raise InvalidInputError("this command supports no groups over HTTP", where=str(value.id), advice="Connect over TCP")
         return IDENTIFIER.to_url_text(value.id)
 
     def from_json_value(self, json_value: Any, where: str) -> ConsumerRef:

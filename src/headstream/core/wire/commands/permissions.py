@@ -170,11 +170,11 @@ class UserPermissions(Shape):
 
     def pull(self, reader: Reader, what: str) -> Permissions | None:
         at = reader.at
-        has = reader.pull_u8(f"whether there are {what}")
+        has = reader.pull_u8(f"the presence flag of {what}")
         if has == 1:
             return self._SIZED.pull(reader, what)
         if has or reader.pull_bytes(3, what) != b"\0\0\0":
-            raise DecodeError(f"no {what} are four bytes of 0", at)
+            raise DecodeError(f"missing {what} must be encoded as four bytes of 0", at)
         return None
 
     def to_json_value(self, value: Permissions | None) -> Any:

@@ -32,7 +32,7 @@ class _LenientOptional(OptionalShape):
     """One byte, followed by a value if the byte is exactly 1; None for any other byte."""
 
     def pull(self, reader: Reader, what: str) -> Any:
-        return self.shape.pull(reader, what) if reader.pull_u8(f"whether there is {what}") == 1 else None
+        return self.shape.pull(reader, what) if reader.pull_u8(f"the presence flag of {what}") == 1 else None
 
 
 def check_username(username: str) -> None:

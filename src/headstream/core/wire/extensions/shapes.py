@@ -125,7 +125,7 @@ class ChangesShape(Shape):
         found: dict[str, int | str | None] = {}
         for _ in range(reader.pull_u8(f"the count of {what}")):
             name = reader.pull_text8("the name of an option")
-            has = reader.pull_u8(f"whether there is {name}")
+            has = reader.pull_u8(f"the presence flag of {name}")
             found[name] = reader.pull_text32(name) if has == _IS_TEXT else reader.pull_u64(name) if has == 1 else None
         return found
 
@@ -151,7 +151,7 @@ class MaybeNumberShape(Shape):
         writer.push_u64(value or 0)
 
     def pull(self, reader: Reader, what: str) -> int | None:
-        has, value = reader.pull_u8(f"whether there is {what}"), reader.pull_u64(what)
+        has, value = reader.pull_u8(f"the presence flag of {what}"), reader.pull_u64(what)
         return value if has == 1 else None
 
     def from_json_value(self, json_value: Any, where: str) -> int | None:
@@ -169,7 +169,7 @@ class MaybeTextShape(Shape):
             writer.push_text32(value)
 
     def pull(self, reader: Reader, what: str) -> str | None:
-        has = reader.pull_u8(f"whether there is {what}") if reader.remaining else 0
+        has = reader.pull_u8(f"the presence flag of {what}") if reader.remaining else 0
         return reader.pull_text32(what) if has == 1 else None
 
     def from_json_value(self, json_value: Any, where: str) -> str | None:
@@ -266,7 +266,7 @@ class Choice(Shape):
         except ValueError as error:
             if isinstance(error, DecodeError):
                 raise
-            raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
+            raise DecodeError(f"{what} must be one of {', '.join(self.kind)}", at) from None
 
     def to_json_value(self, value: Any) -> str:
         return str(value)

@@ -90,7 +90,7 @@ def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
     flag, number, code, value, count, auto_commit = Reader(body, begin).pull_struct(_POLL_NUMBERS, "a poll")
     kind = messages.POLLING_KINDS.get(code)
     if flag > 1 or kind is None:
-        raise DecodeError("a poll without a flag of its partition, or without a kind of its position", HEADER_BYTES + begin)
+        raise DecodeError("the partition flag or the kind of the start position of a poll is invalid", HEADER_BYTES + begin)
     partition = number + 1 if flag else 0
     return PollMessages(*messages.poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
 
@@ -102,7 +102,7 @@ def _decode_send(reader: Reader) -> SendMessages:
     partitioning = pull_partitioning(reader)
     reader.pull_u32("the count of messages")
     if reader.at != end:
-        raise DecodeError("the metadata of a send does not have its length", reader.at)
+        raise DecodeError("the length of a send's metadata is wrong", reader.at)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         number = int.from_bytes(partitioning.value, "little") + 1
         partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))

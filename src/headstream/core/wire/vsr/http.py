@@ -120,11 +120,11 @@ def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
         return None
     place, found = f"body.messages[{number}].user_headers", dict[str, Any]()
     if not isinstance(headers, list):
-        raise DecodeError("user_headers are a list of objects with key and value", 0, where=place)
+        raise DecodeError("user_headers must be a list of objects with key and value", 0, where=place)
     for entry in headers:
         key = entry.get("key") if isinstance(entry, dict) else None
         if not isinstance(key, dict):
-            raise DecodeError("a header is an object with key and value", 0, where=place)
+            raise DecodeError("a header must be an object with key and value", 0, where=place)
         error = DecodeError("the key of a header must be of kind string, valid UTF-8, and unique in a message", 0, where=place)
         error.status = Status.INVALID_HEADER_KIND
         try:

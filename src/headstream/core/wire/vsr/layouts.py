@@ -61,9 +61,9 @@ class MaybeFromZero(FromZero):
     """flag u8 | u32; the partition 0 means no partition."""
 
     def pull(self, reader: Reader, what: str) -> int:
-        at, flag, number = reader.at, reader.pull_u8(f"whether there is {what}"), reader.pull_u32(what)
+        at, flag, number = reader.at, reader.pull_u8(f"the presence flag of {what}"), reader.pull_u32(what)
         if flag > 1:
-            raise DecodeError(f"whether there is {what} is 0 or 1, not {flag}", at)
+            raise DecodeError(f"the presence flag of {what} must be 0 or 1, not {flag}", at)
         return number + 1 if flag else 0
 
 

@@ -70,7 +70,7 @@ def _durability(kind: int, value: bytes) -> dict[str, Any]:
 
 def _offset_durability(kind: int, value: bytes) -> dict[str, Any]:
     if _text(kind, value) != "replicated":
-        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk one by one")
+        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk individually")
     return {}
 
 
@@ -81,7 +81,7 @@ def _count(kind: int, value: bytes) -> dict[str, Any]:
 
 def _flag(kind: int, value: bytes) -> dict[str, Any]:
     if kind != HeaderKind.BOOL and _text(kind, value) not in ("true", "false"):
-        raise InvalidInputError("it is true or false")
+        raise InvalidInputError("the value must be true or false")
     return {}
 
 
@@ -130,10 +130,10 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
         value_kind = reader.pull_u8("the kind of an option")
         value = reader.pull_bytes(reader.pull_u32("the length of an option"), "an option")
         if kind != _KEY_KIND or key in seen or not value:
-            raise DecodeError(f"the option {key!r:.60} is repeated, empty or has no text as key", at)
+            raise DecodeError(f"the option {key!r:.60} is repeated, has no value, or has a key that is not a string", at)
         seen.add(key)
         if len(seen) > _MAX_OPTIONS:
-            raise refusal(Status.OPTIONS_TOO_LARGE, f"there are at most {_MAX_OPTIONS} options")
+            raise refusal(Status.OPTIONS_TOO_LARGE, f"a request must have at most {_MAX_OPTIONS} options")
         fields |= _read_option(key, value_kind, value, known)
     return fields
 

@@ -234,11 +234,11 @@ class BlockBuilder:
             validity: Bitmap, lowest bit first; None if no value is null.
         """
         if width < 1:
-            raise InvalidInputError(f"a value of fixed width has 1 byte or more, not {width}")
+            raise InvalidInputError(f"the width must be at least 1 byte, not {width}")
         if validity is not None and memoryview(validity).nbytes < (self._count + 7) // 8:
             raise InvalidInputError(f"{memoryview(validity).nbytes} bytes of validity are too few for {self._count} values")
         if memoryview(data).nbytes < width * self._count:
-            raise InvalidInputError(f"{self._count} values of {width} bytes are more than {memoryview(data).nbytes} bytes")
+            raise InvalidInputError(f"{self._count} values of {width} bytes do not fit in {memoryview(data).nbytes} data bytes")
         self._parts.append(_BlockPart(VariableColumn(b"", data, validity), width, key, kind))
 
     def build(self) -> Blocks:

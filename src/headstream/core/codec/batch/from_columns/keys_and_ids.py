@@ -115,7 +115,7 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     count = max(offsets_view.nbytes // 4 - 1, 0)
     if partitions < 1 or (validity is not None and validity_view.nbytes < (count + 7) // 8):
-        raise InvalidInputError(f"{count} keys for {partitions} partitions do not fit their buffers")
+        raise InvalidInputError(f"{count} keys do not fit the validity bitmap, or {partitions} partitions are fewer than 1")
     result = c.new_bytes(4 * count)
     q: cython.p_uchar = c.writable(result)
     begins: cython.p_const_uchar = c.readable(offsets_view)
@@ -129,7 +129,7 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
     with cython.nogil:
         wrong = _hash_keys(begins, keys, size, valid, some_null, values, total, q)
     if wrong >= 0:
-        raise InvalidInputError(f"the offsets of key {wrong} do not ascend within {size} bytes")
+        raise InvalidInputError(f"the offsets of key {wrong} must ascend within {size} bytes of data")
     return result
 
 
@@ -182,7 +182,7 @@ def parse_ids(offsets: BytesLike, data: BytesLike, validity: BytesLike | None) -
     digits_view, places_view = memoryview(_DIGITS), memoryview(_PLACES)
     count = max(offsets_view.nbytes // 4 - 1, 0)
     if validity is not None and validity_view.nbytes < (count + 7) // 8:
-        raise InvalidInputError(f"{count} ids need a validity of that many bits")
+        raise InvalidInputError(f"the validity bitmap has fewer bits than the {count} ids need")
     result = c.new_bytes(16 * count)
     q: cython.p_uchar = c.writable(result)
     begins: cython.p_const_uchar = c.readable(offsets_view)

@@ -237,7 +237,7 @@ def _plan(
     if offsets_view.nbytes != 4 * count + 4:
         raise InvalidInputError(f"{count} messages need {4 * count + 4} bytes of {name} offsets, not {offsets_view.nbytes}")
     if validity is not None and validity_view.nbytes < (count + 7) // 8:
-        raise InvalidInputError(f"{count} messages need a {name} validity of that many bits, not {8 * validity_view.nbytes}")
+        raise InvalidInputError(f"{count} messages need a {name} validity bitmap of {count} bits, not {8 * validity_view.nbytes}")
     size: cython.longlong = data_view.nbytes
     begins: cython.p_const_uchar = c.readable(offsets_view)
     valid: cython.p_const_uchar = c.readable(validity_view)
@@ -247,7 +247,7 @@ def _plan(
     if fault < 0:
         i, begin, end = _NOTES.unpack(noted)
         what = f"the {name} of message {i} would be bytes {begin} to {end} of {data_view.nbytes}"
-        raise InvalidInputError(what, advice="Offsets ascend within the data")
+        raise InvalidInputError(what, advice="Offsets must ascend within the data")
 
 
 def _raise(code: int, noted: bytearray) -> NoReturn:

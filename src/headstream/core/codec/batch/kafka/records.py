@@ -262,7 +262,7 @@ def decode_records(
         raise DecodeError(FAULTS[-fault], at)
     capacity = view.nbytes + _GROWTH * count + _HEADER_GROWTH * headers
     if capacity > most_bytes + _GROWTH * count:
-        raise LimitError(f"the records have more than {most_bytes} bytes as messages", advice="Send smaller batches")
+        raise LimitError(f"the records exceed the limit of {most_bytes} bytes", advice="Send smaller batches")
     data, scratch = c.new_bytes(capacity), _Scratch(most)
     end = 0
     while True:
@@ -288,7 +288,7 @@ def _body(view: memoryview, at: int, end: int) -> memoryview:
 def _put(data: bytearray, at: int, message: bytes) -> None:
     """Write a message at a position."""
     if at + len(message) > len(data):
-        raise LimitError("a record is larger than a message can be", advice="Send fewer headers")
+        raise LimitError("a record exceeds the maximum size of a message", advice="Send fewer headers")
     data[at : at + len(message)] = message
 
 

@@ -309,7 +309,7 @@ def _check(view: memoryview, table: bytearray, seed: bytes) -> int:
     slots = (len(table) - 16) // 24
     if len(seed) != 16 or slots < 16 or slots & (slots - 1) or len(table) != 16 + 24 * slots:
         raise InvalidInputError(
-            f"a table of {len(table)} bytes or a seed of {len(seed)} cannot be used", advice="Use new_key_table(), and 16 bytes"
+            f"a table of {len(table)} or a seed of {len(seed)} bytes is invalid", advice="Use new_key_table() and 16 bytes"
         )
     return take(view, 0, view.nbytes, view.nbytes)[1]
 

@@ -180,7 +180,7 @@ def _error(fault: int, noted: bytearray) -> DecodeError:
 
 def _check_start(start: int, size: int) -> None:
     if not 0 <= start <= size:
-        raise InvalidInputError(f"byte position {start} is outside the {size} bytes given")
+        raise InvalidInputError(f"byte position {start} is outside the {size} bytes of data")
 
 
 def scan(stored: BytesLike, start: int = 0) -> Scan:

@@ -261,7 +261,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     if not (0 <= base_offset <= _MAX_INT64 - count and 0 <= timestamp_us <= _MAX_INT64 and len(seed) == 16):
         raise InvalidInputError(
             f"offset {base_offset}, time {timestamp_us} or a seed of {len(seed)} bytes is out of range",
-            advice="Offsets and times are 0 to 2^63 - 1, a seed has 16 bytes",
+            advice="Offsets and times must be 0 to 2^63 - 1; a seed must have 16 bytes",
         )
     offset: cython.ulonglong = base_offset
     time_us: cython.ulonglong = timestamp_us

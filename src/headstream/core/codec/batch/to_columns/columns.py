@@ -243,7 +243,7 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
         verify: Whether to compare each payload with its checksum.
     """
     if headers not in ("none", "binary", "variant"):
-        raise InvalidOptionError(f"{headers!r} is not a form of headers", advice="Use none, binary or variant")
+        raise InvalidOptionError(f"headers must be none, binary or variant, not {headers!r}")
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

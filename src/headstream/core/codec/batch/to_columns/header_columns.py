@@ -264,7 +264,7 @@ def _misfit(view: memoryview, at: int, column: WantedHeader, number: int) -> Hea
     return HeaderError(
         f"the header {column.name!r} is {value!r:.80}, which a column of type {type_} cannot hold",
         where=f"offset {int.from_bytes(flat[start : start + 8], 'little')}",
-        advice="Declare a type that can, or read values that do not fit as null",
+        advice="Declare a wider type, or read such values as null",
     )
 
 
