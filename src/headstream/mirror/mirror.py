@@ -242,7 +242,7 @@ class Mirror:
         return self._target_name
 
     def _committer(self, direction: str, log: str) -> str:
-        """Return the name that owns committed offsets: in the source `to` destination, in the destination `from` source."""
+        """Return the name under which offsets are committed: mirror-to-TARGET in the source, mirror-from-SOURCE in the target."""
         return f"mirror-{direction}-{log}"
 
     def _measure_lag(self) -> None:

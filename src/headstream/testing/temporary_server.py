@@ -135,7 +135,7 @@ class TemporaryServer:
         return True
 
     def _complete(self) -> None:
-        """Do work that requires the running program, once after the first start."""
+        """Do work that requires the running program; called once, after the first start."""
 
     def _kill(self, directory: Path) -> None:
         """Kill child processes that would outlive the program."""

@@ -108,13 +108,13 @@ class OffsetOwner:
     @classmethod
     @lru_cache(maxsize=1024)
     def group(cls, name: str) -> OffsetOwner:
-        """Return the group with this name."""
+        """Return the owner for the group with this name."""
         return cls(ConsumerKind.GROUP, name)
 
     @classmethod
     @lru_cache(maxsize=1024)
     def named(cls, name: str) -> OffsetOwner:
-        """Return the single consumer with this name."""
+        """Return the owner for the single consumer with this name."""
         return cls(ConsumerKind.CONSUMER, name)
 
     def __str__(self) -> str:

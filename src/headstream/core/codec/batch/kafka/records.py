@@ -69,7 +69,7 @@ HS_KINDS = cython.declare(cython.ulonglong, int.from_bytes(b"hs.kinds", "little"
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_reserved(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key is reserved and handled by codec.kafka; hs.kinds is not."""
+    """Return whether a key is a reserved key other than hs.kinds; codec.kafka handles such keys."""
     if size < 3 or p[at] != 104 or p[at + 1] != 115 or p[at + 2] != 46:
         return False
     return size != 8 or c.load64(p, at) != HS_KINDS
