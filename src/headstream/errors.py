@@ -71,11 +71,11 @@ class HeadstreamError(Exception):
     """
 
     status: int | None = None
-    """The server's status code, if a server sent the error or it is meant for a server's client."""
+    """The status code, if a server sent the error or will send it to a client."""
     messages: Sequence[Any] = ()
     """The messages that a producer could not deliver, if known: Message values without offsets."""
     in_doubt: Sequence[Any] = ()
-    """The messages that may have been stored; no other message was."""
+    """The messages that may have been stored; all other messages were not stored."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what, self.where, self.advice = what, where, advice

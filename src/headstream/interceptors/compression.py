@@ -14,7 +14,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtr
 from headstream.interceptors.interceptor import Interceptor
 
 _MIN_BYTES: Final = 256
-"""Smaller payloads gain less than the header and the work cost."""
+"""Compression of smaller payloads is not worth the header and the CPU time."""
 _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 

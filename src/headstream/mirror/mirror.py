@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
-"""How long to wait for messages when no topic has any."""
+"""How long to wait for messages if no topic has new messages."""
 _CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the source's topics, and lag is measured."""
 

@@ -31,7 +31,7 @@ _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
 _MARKS: Final = "marks.txt"
 _OFFSETS: Final = "offsets.dat"
 _STARTS: Final = 4
-"""Most starts while one mark is awaited."""
+"""Maximum number of starts during one flush()."""
 _MARK_SECONDS: Final = 1.0
 _FORGET: Final = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;

@@ -19,7 +19,7 @@ from headstream.server.network.tls import TlsFiles
 
 _HOST: Final = "127.0.0.1"
 _CHEAP_ROUNDS: Final = 4
-"""The cheapest password hash: nothing is secret here, and each login waits for it."""
+"""The cheapest password hash: tests have no secrets, and every login waits for the hash."""
 
 
 class LocalServer:

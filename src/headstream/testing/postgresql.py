@@ -31,7 +31,7 @@ from headstream.errors import EnvironmentSetupError, InvalidInputError
 from headstream.testing.temporary_server import HOST, TemporaryServer, find_free_ports
 
 _NAME: Final = "headstream"
-"""Of the superuser and of the database."""
+"""Name of the superuser and of the database."""
 _PROGRAMS: Final = ("initdb", "postgres", "psql")
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 _DROP_ROOT: Final = (

@@ -24,7 +24,7 @@ _CHECK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
-"""Until a program that does not end by its signal is killed."""
+"""Time after which a program that ignores the signal is killed."""
 
 
 def main(arguments: list[str]) -> int:

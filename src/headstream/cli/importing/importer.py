@@ -75,9 +75,9 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Lines of a chunk: searched again after an interruption, and held in memory as values."""
+"""Size of a chunk of lines. A chunk is searched again after an interruption, and is held in memory as values."""
 _LINGER_MS: Final = 1000
-"""Batches are sent when they are full, or at a chunk's end."""
+"""Batches are sent when they are full, or at the end of a chunk."""
 _READ_COUNT: Final = 1000
 
 

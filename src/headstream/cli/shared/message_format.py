@@ -25,7 +25,7 @@ from headstream.errors import DecodeError, InvalidInputError
 PAYLOAD_FORMS: Final = ("text", "json", "hex", "base64")
 
 MessageFormat = Callable[[ReceivedMessage], str]
-"""A message -> its line, without the newline that print_text() adds."""
+"""Converts a message to its line, without the newline that print_text() adds."""
 
 _TOKEN: Final = re.compile(r"%h\{([^}]*)\}|%(.)|\\(.)|%|\\", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}

@@ -78,7 +78,7 @@ def _read_pipeline(checkpoint: Path) -> dict[str, Any]:
 
 
 _MOST_TOPICS: Final = 100
-"""Topics whose groups are read by default: each costs one request."""
+"""Default number of topics whose groups are read; one request per topic is needed."""
 _SHORTEST_US: Final = 100_000
 
 

@@ -36,7 +36,7 @@ _MAX_U32: Final = (1 << 32) - 1
 _INVALID_KEY: Final = 4018
 _INVALID_NUMBER: Final = 82
 _INVALID_VALUE_LENGTH: Final = 4028
-"""The Iggy statuses of an invalid key, an invalid partition number, and a partitioning value of a wrong length."""
+"""Iggy's statuses for an invalid key, an invalid partition number, and a partitioning value with the wrong length."""
 
 
 class JsonSend(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from headstream.errors import DecodeError, InvalidInputError
 
 _PLACE: Final = "\udead"
-"""Stands for a Decimal while a document is written: half of a surrogate pair, which no text has."""
+"""Placeholder for a Decimal while a document is written: half of a surrogate pair, which no valid string contains."""
 _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 

@@ -22,19 +22,19 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
 
 MAX_FAILING: Final = 10_000
-"""Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
+"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before it is reached."""
 
 MAX_PENDING_RANGES: Final = 20_000
-"""Maximum ranges of waiting messages of a group in one partition: one between each two failing messages."""
+"""Maximum number of ranges of pending messages of a group in one partition: one range between two failing messages."""
 
 MAX_ERROR_BYTES: Final = 255
-"""Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
+"""Maximum stored size of an error's text, bytes: the size of a header value in a topic with limits `iggy`."""
 
 MAX_KEPT_ATTEMPTS: Final = 5
-"""Attempts of a message that are remembered one by one, the last ones: as many as a message has by default."""
+"""Number of last attempts of a message that are stored individually: the default number of attempts of a message."""
 
 MAX_ATTEMPT_BYTES: Final = 100
-"""Stored bytes of an attempt's error, and of its worker's name: 10,000 failing messages then have 11 MB at most."""
+"""Maximum stored size of an attempt's error and of the worker's name, bytes: at most 11 MB for 10,000 failing messages."""
 
 
 class RetryOrder(enum.StrEnum):

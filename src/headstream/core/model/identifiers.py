@@ -15,7 +15,7 @@ _MAX_ID: Final = (1 << 32) - 1
 _ID_DIGITS: Final = len(str(_MAX_ID))
 
 _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
-"""Existing clients use any characters in them."""
+"""Kinds of names in which existing clients use any characters."""
 
 
 def check_name(name: str, noun: str) -> str:

@@ -10,10 +10,10 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
 MAX_BATCH_BYTES: Final = 64 << 20
-"""Maximum size of a send or a poll: what a frame of the binary transport carries."""
+"""Maximum size of a send or a poll, which fits into a frame of the binary transport."""
 
 MAX_PARTITIONS: Final = 1000
-"""Maximum partitions of a new topic; Iggy's limit."""
+"""Maximum number of partitions of a new topic, as in Iggy."""
 
 
 class Limits(enum.StrEnum):
@@ -47,7 +47,7 @@ KafkaHeaders: TypeAlias = Literal["headstream", "spring", "connect", "connect-js
 """The convention of typed headers in Kafka's records (core/codec/kafka/conventions.py)."""
 
 DEFAULT_DELETION_GRACE_US: Final = 7 * 86_400 * 1_000_000
-"""How long a message marked for deletion can be restored unless a topic says otherwise: a week."""
+"""Default time for which a message marked for deletion can be restored: one week."""
 
 _OPTION_RANGES: Final = {
     "retention_us": (1, (1 << 63) - 1, "for unlimited retention"),
@@ -59,7 +59,7 @@ _OPTION_RANGES: Final = {
 
 
 _MAX_SUMMARY_HEADERS: Final = 8
-"""The most headers that a topic summarizes: each can take 1 MiB per segment."""
+"""Maximum number of headers that a topic summarizes; a header can need 1 MiB per segment."""
 _MAX_HEADER_NAME_BYTES: Final = 255
 
 

@@ -150,7 +150,7 @@ class VariableColumn(NamedTuple):
 
 
 HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "decimal", "float32", "float64", "string", "binary"]
-"""The type of a header's own column."""
+"""The type of a column for one header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Kip82Message:
     compression: int = 0
     by_log: bool = False
     received: bytes | None = field(default=None, init=False, repr=False, compare=False)
-    """The bytes it was decoded from; None in a copy with other fields."""
+    """The bytes from which the message was decoded; None in a copy with other fields."""
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:

@@ -29,7 +29,7 @@ Decompress: TypeAlias = Callable[[bytes, int], bytes]
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEAD: Final = struct.Struct(">qi")
 _MAX_BYTES: Final = 64 << 20
-"""The maximum decompressed size of a wrapper: that of a poll's reply."""
+"""Maximum decompressed size of a wrapper: the maximum size of a poll's reply."""
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 

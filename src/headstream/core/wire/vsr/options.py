@@ -96,7 +96,7 @@ class Option(NamedTuple):
 
 _UNUSED: Final = "Accepted without effect"
 NO_OPTIONS: Final[dict[str, Option]] = {}
-"""Streams and users have none."""
+"""Streams and users have no options."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
     "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a string such as `7 days`"),
     "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or as `10 GB`"),

@@ -42,15 +42,15 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
 HEAD_BYTES: Final = layout.RECORDS_HEAD
-"""The size of a batch's head, before its records."""
+"""The size of a batch's header, which precedes the records."""
 
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 _CHECK: Final = struct.Struct(">I")
 
 _BLOCK_BYTES: Final = 8 << 10
-"""Maximum header bytes of a message here, and the space reserved for them; messages with more go to the fallback."""
+"""Maximum size of a message's headers in this kernel, and the reserved space; larger messages are passed to the fallback."""
 _HEADERS: Final = 65
-"""Maximum headers of a record here, including hs.kinds."""
+"""Maximum number of headers of a record in this kernel, including hs.kinds."""
 
 # The positions of found numbers and notes: the scans, like encode_row(), use the first 48 bytes.
 ENCODED_HEADERS = cython.declare(cython.longlong, 24)

@@ -41,13 +41,13 @@ else:
 
 NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
-"""A record's time in milliseconds if it has none; in microseconds no record can have it."""
+"""The time of a record without a time, milliseconds; as microseconds, it is impossible for a record."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
 _GROWTH: Final = 85
 """Maximum growth of a record without headers into a message: the sent head, hs.key, hs.null and hs.timestamp."""
 _HEADER_GROWTH: Final = 26
-"""Maximum growth of a header: its lengths and kind, and a value that is longer than its text."""
+"""Maximum growth of a header: lengths, kind, and a value that is longer than its text."""
 
 # The positions of found numbers and notes: faults use the first 24 bytes, the checks the next.
 FOUND = cython.declare(cython.longlong, 24)

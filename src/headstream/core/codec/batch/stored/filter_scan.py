@@ -69,10 +69,10 @@ RUNS_FULL = cython.declare(cython.longlong, 1)
 STOPPED = cython.declare(cython.longlong, 2)
 
 _RUNS: Final = 256
-"""Runs of matching messages that one part of a scan lists."""
+"""Number of runs of matching messages that one part of a scan lists."""
 
 _STACK_BYTES: Final = 256
-"""More than the deepest expression needs: core/filters/parser.py limits the depth."""
+"""Size of the stack, sufficient for the deepest expression; core/filters/parser.py limits the depth."""
 
 _NOTES: Final = struct.Struct("<9qQ")
 """A fault (3), then the byte position reached, runs, matching messages, their bytes, scanned and failed messages, the last

@@ -47,7 +47,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
 
 MAX_LISTED: Final = 64
-"""The most distinct values of a header that are listed."""
+"""Maximum number of distinct values of a header that are listed."""
 
 VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 FIELDS = cython.declare(cython.longlong, 6)
