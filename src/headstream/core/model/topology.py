@@ -19,10 +19,10 @@ MAX_PARTITIONS: Final = 1000
 class Limits(enum.StrEnum):
     """The messages that a topic accepts.
 
-    `iggy`: only messages that any existing Iggy client can read: header keys and values of 1 to 255
-    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload per send, no empty
-    payload, no null payload, no null or char header.
-    `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
+    `iggy`: messages that every existing Iggy client can read. Header keys and values have 1 to 255 bytes. A send has at most
+    100,000 bytes of header values and 10,000,000 bytes of payload. Empty and null payloads, and null and char headers, are
+    rejected.
+    `wide`: also header values of 0 to 65,536 bytes, the kinds null and char, and empty and null payloads.
     """
 
     IGGY = "iggy"
