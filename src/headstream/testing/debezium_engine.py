@@ -31,7 +31,7 @@ _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
 _MARKS: Final = "marks.txt"
 _OFFSETS: Final = "offsets.dat"
 _STARTS: Final = 4
-"""Most starts while one mark is awaited."""
+"""Maximum number of starts during one flush()."""
 _MARK_SECONDS: Final = 1.0
 _FORGET: Final = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;
@@ -87,7 +87,7 @@ class CapturedDatabase(Protocol):
 
 
 class DebeziumEngine(TemporaryServer):
-    """The engine of one connector. It runs from start() to stop(), or within a `with` statement.
+    """The engine of one connector, which runs from start() to stop() or within a `with` statement.
 
     After kill(), start() continues after the stored offsets. Topic names begin with `shop`. In a Headstream log, create the
     topics with `limits="wide"` before the first change of a table.
@@ -124,8 +124,8 @@ class DebeziumEngine(TemporaryServer):
     def flush(self) -> None:
         """Wait until everything that the source has committed is sent.
 
-        This method inserts rows into the table `headstream_marks`, and waits until the engine has sent one of them. If the engine
-        has ended, for example because the listener was unavailable, it is restarted.
+        This method inserts a row into the table `headstream_marks` and waits until the engine has sent the row. If the engine has
+        ended, for example because the listener was unavailable, the engine is restarted.
 
         Raises:
             EnvironmentSetupError: the changes are not sent within the timeout, or the engine ends repeatedly; the message
