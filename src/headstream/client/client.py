@@ -510,7 +510,7 @@ class Client:
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
                 on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
-                    counted and the message is retried after a delay. Requires a group. Without a policy, it is not committed.
+                    counted and the message retried after a delay. Requires a group. Without a policy, the message is not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
