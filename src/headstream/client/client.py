@@ -100,7 +100,7 @@ class Client:
 
     @property
     def identity(self) -> str | None:
-        """The UUID of this log, or None before its first write."""
+        """The UUID of this log; None before the first write."""
         return self._open_transport().identity
 
     @property
@@ -115,7 +115,7 @@ class Client:
         return transport.first_partition if isinstance(transport, KeyPartitioning) else 1
 
     def open(self) -> None:
-        """Connect to the log's server, if the log is on a server; hs.connect() calls this method.
+        """Connect to the server, if the log is on a server; hs.connect() calls this method.
 
         Raises:
             ServerUnreachableError: the server cannot be reached.
@@ -294,8 +294,7 @@ class Client:
                     10,000,000; a message with a repeated id is dropped.
                 summary_headers: Names of at most 8 headers, as a list or separated by commas. Their values are summarized for
                     each closed segment file, so that filters skip files that lack the searched value.
-                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None keeps
-                    them.
+                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None: never.
                 legal_hold: Whether to keep all messages; no operation then removes messages.
                 kafka_headers: Header convention for Kafka clients of the server: `headstream` (the default), `spring`, `connect`,
                     `connect-json`, `cloudevents` or `raw`.
@@ -330,7 +329,7 @@ class Client:
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 
-        Consumers of the topic get OffsetOutOfRangeError, and must call seek() to continue.
+        Consumers of the topic raise OffsetOutOfRangeError and must call seek() to continue.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -504,13 +503,13 @@ class Client:
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
-                    number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                on_filter_error: What to do with a message if the filter compares incomparable values, such as a number and a
+                    string: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
-                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
-                    counted and the message retried after a delay. Requires a group. Without a policy, the message is not committed.
+                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5), which counts failures
+                    and retries with delays; requires a group. Without a policy, such messages are not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
@@ -697,7 +696,7 @@ class Client:
         """Return the delivery history of a message in a group: attempts with times, workers and errors, and the next step.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.
+            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: the topic, the partition or the group does not exist.
             OffsetOutOfRangeError: the partition has no such message.
             UnsupportedError: the log is in Kafka.
         """

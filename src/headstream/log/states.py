@@ -13,8 +13,8 @@ last, so every unavailable message has a row. A reader of bytes and rows queries
 that it sees a concurrent change in one of the two queries. Rows of removed messages are deleted after their segment was replaced;
 a reader that finds no rows must read the current files (PartitionStates.renew()).
 
-Long runs of unavailable messages are skipped without reading them (core/model/offset_ranges.py). A run contains only settled
-rows; a message that becomes available is removed from the run before its byte is written.
+Long runs of unavailable messages are skipped without being read (core/model/offset_ranges.py). A run contains only settled rows;
+a message that becomes available is removed from the run before its byte is written.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class ServerApp:
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the listeners; HeadstreamError, e.g. if other machines could log in with the default password."""
+        """Open the log and the listeners; HeadstreamError, also if other machines could log in with the default password."""
         try:
             await self._start()
         except BaseException:

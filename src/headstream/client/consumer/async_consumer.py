@@ -149,7 +149,7 @@ class _AsyncReading(Generic[_Reader]):
         )
 
     async def commit(self, message: Message | None = None) -> None:
-        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
+        """Commit all delivered messages, or the messages up to one message; see Consumer.commit()."""
         await self._worker.run((await self._opened()).commit, message)
 
     async def ack(self, message: Message) -> None:
@@ -249,7 +249,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
+        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:

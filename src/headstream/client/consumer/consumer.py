@@ -57,7 +57,7 @@ class Consumer(BaseConsumer):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
+        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
         return self._reading.filter_counts
 
     @property
@@ -130,15 +130,16 @@ class Consumer(BaseConsumer):
         return True
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages; call commit() once they are processed.
+        """Return up to `count` messages; call commit() after processing the messages.
 
         Args:
             count: Maximum number of messages, at least 1.
             timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
 
         Raises:
-            CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips them.
-                Until then, other partitions are read, and the error is raised again when these have no more messages.
+            CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips the
+                damage. Until then, poll() reads the other partitions, and raises the error again when the other partitions have
+                no more messages.
         """
         self._check_open()
         if check_whole("count", count) < 1:

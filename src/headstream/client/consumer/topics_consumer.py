@@ -234,7 +234,7 @@ class TopicsConsumer(BaseConsumer):
         return self.is_ready
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages of all topics in rotation; call commit() once they are processed.
+        """Return up to `count` messages of all topics in rotation; call commit() after processing the messages.
 
         Args:
             count: Maximum number of messages, at least 1.

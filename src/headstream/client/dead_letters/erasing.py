@@ -4,8 +4,8 @@
     2. mark      the messages are marked for deletion, with a fixed reason: readers now skip them
     3. remove    the segments that contain these messages are rewritten without them
 
-The next erasure completes an interrupted erasure: it finds unmarked messages again, and removes marked messages even if the new
-filter does not match them. The reason does not contain the filter, which can name a person.
+The next erasure completes an interrupted erasure: it finds unmarked messages again, and removes all marked messages, even if they
+do not match the new filter. The reason does not contain the filter, which can name a person.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Erasure:
         self.partitions: list[ErasedPartition] = []
 
     def find(self) -> list[ErasedPartition]:
-        """Find the matching messages of all topics, and return them by partition.
+        """Find the matching messages of all topics; return the messages by partition.
 
         Raises:
             TopicNotFoundError: a topic does not exist.
@@ -153,7 +153,7 @@ class Erasure:
         return self.partitions
 
     def _mark(self, found: ErasedPartition) -> Iterator[int]:
-        """Mark the found messages of a partition, and yield the number marked so far."""
+        """Mark the found messages of a partition for deletion, and yield the number of marked messages."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 for begin in range(0, len(found.offsets), MAX_STATE_OFFSETS):

@@ -199,7 +199,7 @@ class Producer:
         """Wait until all sent messages are stored.
 
         Raises:
-            HeadstreamError: some messages could not be stored; all other messages are stored.
+            HeadstreamError: some messages could not be stored. All other messages are stored.
             ClosedError: the producer is closed.
         """
         with self._lock:
@@ -295,7 +295,7 @@ class Producer:
             self._work.put(None)
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
-        """Return a queue that gets an item when a batch is settled; called with the lock held."""
+        """Return a queue that receives an item when a batch is settled; called with the lock held."""
         waiter: SimpleQueue[None] = SimpleQueue()
         self._waiting.append(waiter)
         return waiter

@@ -1,6 +1,6 @@
 """Removes closed segments; after a crash, the next opening completes a removal.
 
-    <base>.log, or -<n>.log     renamed to <base>.log.dropped: the segment is now dropped
+    <base>.log, or -<n>.log     renamed to <base>.log.dropped: the segment is dropped
     <base>.index                removed: readers no longer list the segment
     <base>.summary              removed, if it exists
     <base>.log.dropped          removed

@@ -38,7 +38,7 @@ class GroupCommit:
 
     The first waiter syncs all sends that are written at this time; later sends form the next group. A single sender never waits
     for other senders. `sync` returns the number, from 1, of the newest synced send. If `sync` raises StorageError, every later
-    call raises the error too.
+    call also raises the error.
     """
 
     def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -53,7 +53,7 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an environment file.
 
     Args:
-        environ: The environment variables; `$NAME` expands to these first, then to variables defined earlier in the file.
+        environ: The environment variables; `$NAME` is looked up in these variables first, then in earlier lines of the file.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

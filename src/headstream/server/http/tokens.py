@@ -139,7 +139,7 @@ class AccessTokens:
         return claims._replace(generation=generation)
 
     def revoke(self, claims: Claims) -> None:
-        """Revoke a token; AuthenticationError (78) if another request has just revoked it."""
+        """Revoke a token; AuthenticationError (78) if another request has already revoked the token."""
         if not self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s):
             raise _refused("a revoked access token")
 

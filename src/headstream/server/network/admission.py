@@ -1,7 +1,7 @@
 """Admission: limits the event-loop time of clients without a login, and the connection rate per address.
 
-    quota   a round of the loop serves few connections, requests and datagrams of clients without a login; others wait for
-            later rounds, in order. Requests of users are served in each round
+    quota   limits the connections, requests and datagrams of clients without a login per round of the event loop; additional
+            requests wait, in order, for later rounds. Requests of users are served in each round
     rates   connections of one address above the rate are accepted later
 
 Waiting never leaves the loop idle: if there is no other work, the next round starts immediately.

@@ -50,7 +50,7 @@ class LoopRounds:
         self._round_bytes += size_bytes
 
     def call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
-        """Call a function, in order, in the next round with capacity, and count its bytes in this round."""
+        """Call a function in the next round with capacity, and count its bytes in this round; functions are called in order."""
         asyncio.get_running_loop().call_soon(self._call_with_capacity, size_bytes, function)
 
     def _call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class LoopRounds:
 
 
 def max_poll_bytes(memory: MemoryAccount, *, is_alone: bool) -> int:
-    """Return the current approximate limit of a poll, bytes; 0: wait for memory. `is_alone`: it delays no other request."""
+    """Return the current approximate limit of a poll, bytes; 0: wait for memory. `is_alone`: no other client exists."""
     return min(memory.poll_bytes, MAX_BATCH_BYTES if is_alone else ROUND_BYTES)
 
 

@@ -94,7 +94,7 @@ class RetryingFetching(Fetching):
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
     def next_polls(self) -> list[tuple[int, int]]:
-        """Return the partitions to poll with their positions, except blocked partitions or with too many open messages."""
+        """Return partitions to poll, with positions; omits blocked partitions and partitions with too many open messages."""
         return [
             (partition, position)
             for partition, position in super().next_polls()

@@ -236,7 +236,7 @@ class Caller:
             connection.close()
 
     def use(self, connection: Connection) -> None:
-        """Record the connection that this thread uses until it returns the connection or takes a different one."""
+        """Record the connection that this thread uses until the thread returns the connection or takes a different connection."""
         with self._lock:
             self._used[threading.get_ident()] = connection
 

@@ -76,8 +76,7 @@ class Coordinator:
 
     @staticmethod
     def check_user(caller: Caller, group: KafkaGroup) -> None:
-        """Raise an error unless the user owns the group (created its first member) or is allowed to read the server's
-        statistics."""
+        """Raise an error unless the user owns the group or is allowed to read the server's statistics."""
         if group.user_id == caller.session.user_id:
             return
         try:

@@ -106,7 +106,7 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages. If there are none, the batch has no records and moves a client past the offsets.
+        chunks: Stored messages. If empty, the batch has no records and only moves a client past the offsets.
         base_offset: The offset of the first message, or a smaller offset.
         last_offset: The offset of the last message, or a greater offset; less than 2^31 after base_offset.
     """
