@@ -321,7 +321,7 @@ class AsyncClient:
     async def seek_group(
         self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None
     ) -> Group:
-        """Set the committed offsets of a group without active members; see Client.seek_group()."""
+        """Set the committed offsets of a group that has no members; see Client.seek_group()."""
         return await self._worker.run(self._client.seek_group, topic, group, to, partitions=partitions)
 
     async def delete_group(self, topic: str | TopicName, name: str) -> None:

@@ -73,7 +73,7 @@ _M = TypeVar("_M", bound=Consumer | Producer)
 
 
 class Client:
-    """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or close() it.
+    """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or call close().
 
     A topic is named `stream/topic` everywhere.
 
@@ -125,7 +125,7 @@ class Client:
             self._transport.open()
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's call that waits for a server, as if the connection had broken.
+        """Interrupt a thread's call that waits for a server; the call fails as after a broken connection.
 
         Args:
             thread: Thread identifier, as returned by threading.get_ident().
@@ -210,7 +210,7 @@ class Client:
 
         Raises:
             StreamNotFoundError: the stream does not exist.
-            AlreadyExistsError: another stream has that name.
+            AlreadyExistsError: another stream has this name.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()
@@ -318,7 +318,7 @@ class Client:
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            AlreadyExistsError: another topic of the stream has that name.
+            AlreadyExistsError: another topic of the stream has this name.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()
@@ -727,7 +727,7 @@ class Client:
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)

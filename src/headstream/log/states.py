@@ -145,13 +145,13 @@ class MessageStates:
         return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
-        """Set the state of messages, synced before the method returns.
+        """Set the state of messages; the change is synced before the method returns.
 
         Args:
             change: The new state with reason, author and time; its offset is ignored.
 
         Raises:
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
             StorageError: the operating system reported a write error; the next opening completes the recorded changes.
         """
         wanted = sorted(set(offsets))

@@ -1,4 +1,4 @@
-"""The server process: sockets, configuration and life cycle around the broker's commands.
+"""The server process: sockets, configuration and life cycle.
 
     run.py app.py    signals; starts, drains and stops the listeners
     iggy/            Iggy's protocol over TCP and QUIC, with a compiled fast path for small requests

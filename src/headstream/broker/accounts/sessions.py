@@ -64,7 +64,7 @@ class Session:
 
     @property
     def client(self) -> int | str:
-        """The key for fair sharing between clients: the logged-in user's id, else the peer's host."""
+        """The key for sharing resources fairly between clients: the logged-in user's id, else the peer's host."""
         return self.user_id or self.address.rpartition(":")[0]
 
     def check_alive(self) -> None:

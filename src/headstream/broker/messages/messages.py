@@ -320,7 +320,7 @@ class Messages:
             state: A state code, 1 to 255.
 
         Raises:
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)

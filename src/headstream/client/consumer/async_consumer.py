@@ -258,7 +258,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
         return await self._worker.take(functools.partial(consumer.fetch_deferred, partition, offset), consumer.defer)
 
     async def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition; see Consumer.seek()."""
+        """Continue at a different position in a partition; see Consumer.seek()."""
         await self._worker.run((await self._opened()).seek, partition, offset)
 
 
@@ -288,7 +288,7 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
         return await self._worker.take(lambda: consumer.consumer(topic).fetch_deferred(partition, offset), consumer.defer)
 
     async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition of a topic; see Consumer.seek().
+        """Continue at a different position in a partition of a topic; see Consumer.seek().
 
         Args:
             topic: `stream/topic`.

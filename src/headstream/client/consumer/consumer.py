@@ -1,7 +1,7 @@
 """Consumer: reads the messages of a topic singly or in lists, and commits offsets after processing.
 
-    for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
-    consumer.poll(); consumer.commit()  explicitly
+    for message in consumer: body       commits when the next message is requested or the `with` body ends without an error
+    consumer.poll(); consumer.commit()  commits explicitly
 
 If the body raises an exception, its message is not committed and is delivered again. The consumer's Reading (reading.py) fetches
 messages and records which are done; the loops in this module are the same for all readings.
@@ -172,7 +172,7 @@ class Consumer(BaseConsumer):
         self._reading.commit(message)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition. The next commit, or the next message of a loop, stores the position.
+        """Continue at a different position in a partition. The next commit, or the next message of a loop, stores the position.
 
         Args:
             partition: One of the consumer's partitions.

@@ -186,7 +186,7 @@ class Fetching:
             self._delivered = None
 
     def apply_seeks(self) -> None:
-        """Apply the pending seeks, as iteration or a commit does."""
+        """Apply the pending seeks; called by iteration and commits."""
         if self._pending_seeks:
             self._done.update(self._pending_seeks)
             self._pending_seeks.clear()

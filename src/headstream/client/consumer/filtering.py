@@ -1,4 +1,4 @@
-"""Filters of a client: the options of users, the counts of a consumer, and where a filter is evaluated."""
+"""Filters of a client: options, counts of a consumer, and the place of the evaluation."""
 
 from __future__ import annotations
 

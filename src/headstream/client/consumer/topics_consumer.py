@@ -297,7 +297,7 @@ class TopicsConsumer(BaseConsumer):
         )
 
     def consumer(self, topic: str) -> Consumer:
-        """Return the consumer of one of the topics, for seek() and positions.
+        """Return the Consumer of a topic, for seek() and positions.
 
         Args:
             topic: `stream/topic`.

@@ -82,7 +82,7 @@ class Waiters:
 
     @contextmanager
     def waiter(self, directories: Collection[str]) -> Iterator[Waiter]:
-        """Return a waiter that is notified of these directories while the body runs."""
+        """Return a context with a waiter that is notified of changes in these directories."""
         waiter = Waiter()
         try:
             self.add(directories, waiter)

@@ -1,6 +1,6 @@
 """Reads the sources of a configuration, and formats the resulting values as a file.
 
-    defaults  <  file (TOML)  <  variables of a file (.env)  <  of the environment  <  the command line
+    defaults  <  file (TOML)  <  variables in a file (.env)  <  environment variables  <  command line
 
 IGGY_TCP_ADDRESS and HEADSTREAM_TCP_ADDRESS set `tcp.address`; HEADSTREAM_TCP_ADDRESS has precedence. HEADSTREAM_MAX_CONNECTIONS
 sets `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these prefixes,

@@ -54,7 +54,7 @@ class _HttpConnection(web.RequestHandler):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes; a body with an invalid chunk ends with an error."""
+        """Receive bytes; raise an error for a body with an invalid chunk."""
         super().data_received(data)
         if self._messages:  # a message after an unfinished body is not a request: it is the parser's error
             before = self._messages[-2][1] if len(self._messages) > 1 else self.body
@@ -63,7 +63,7 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpConnections(web.Server):
-    """All connections over HTTP; connections beyond the limit are closed immediately.
+    """All HTTP connections; connections above the limit are closed immediately.
 
     Args:
         most: Maximum number of connections.

@@ -39,7 +39,7 @@ class ViewRequest(NamedTuple):
     pipelines: PipelineReports = NO_PIPELINES
 
     def check_server_right(self) -> None:
-        """Raise PermissionDeniedError if pipelines require the right to read the server and the user lacks it."""
+        """Raise PermissionDeniedError if pipelines require the right to read the server and the user does not have this right."""
         if self.pipelines.needs_right:
             self.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
 

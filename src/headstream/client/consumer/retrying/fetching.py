@@ -1,8 +1,8 @@
 """RetryingFetching: chooses the next message while failed messages wait for another attempt. Sans-IO; monotonic seconds.
 
-fetching.due(now_s)                            messages to fetch again: after their delay, or after the previous message
-fetching.put_again(partition, offset, message) the result
-fetching.deliver() / hand_out(count)           as in Fetching: refetched messages first
+fetching.due(now_s)                            the next message to fetch again, after its delay or after another message
+fetching.put_again(partition, offset, message) adds a message that was fetched again
+fetching.deliver() / hand_out(count)           as in Fetching; refetched messages come first
 fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
 """
 

@@ -151,7 +151,7 @@ class QuicServer:
     # -- what connections call ------------------------------------------------------------------------------
 
     def send(self, datagram: bytes, address: tuple[str, int]) -> None:
-        """Send a datagram; one that the system rejects is lost, as on the network."""
+        """Send a datagram; a datagram that the system rejects is lost, as on the network."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.sendto(datagram, address)

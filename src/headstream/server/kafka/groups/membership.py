@@ -31,7 +31,7 @@ _ID_LIFE_S: Final = 10.0
 
 @dataclass(eq=False)
 class KafkaGroup:
-    """One group; its owner is the user of its first member."""
+    """One group, which is owned by the user of its first member."""
 
     name: str
     user_id: int
