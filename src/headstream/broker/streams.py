@@ -21,7 +21,7 @@ class Streams:
         check_new_name(name, "stream")
         log = self._backing.writable_log()
         if name in log.snapshot():
-            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use it, or another name")
+            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use another name")
         create_stream(log, name, self._backing.clock_us())
         return self.get(name)
 

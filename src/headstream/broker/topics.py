@@ -40,7 +40,7 @@ class Topics:
             check_new_name(name.stream, "stream")
         if self._is_there(name):
             raise AlreadyExistsError(
-                f"the topic {str(name)!r} already exists", where=log.root, advice="Use it, or pass if_not_exists=True"
+                f"the topic {str(name)!r} already exists", where=log.root, advice="Use another name, or pass if_not_exists=True"
             )
         create_topic(log, new, self._backing.clock_us())
         log.upkeep.start(self._backing.clock_us)

@@ -95,7 +95,7 @@ def topic_name(name: str | TopicName, transport: Transport | None = None) -> Top
     if isinstance(name, TopicName):
         return name
     if not isinstance(name, str):
-        raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, as in shop/orders")
+        raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, for example shop/orders")
     if "/" not in name and isinstance(transport, TopicNaming):
         return transport.topic_name(name)
     return TopicName.parse(name)
@@ -140,7 +140,7 @@ def _since(when: datetime) -> PollingStrategy:
 
 def _no_start(start: object) -> InvalidInputError:
     return InvalidInputError(
-        f"{start!r} is not a start position",
+        f"{start!r} is not a valid start position",
         advice="Use an offset, first, last, next, a time such as 2026-01-31T12:00:00Z or a datetime, or -1h or a timedelta",
     )
 
@@ -153,7 +153,7 @@ def message_id_of(message_id: MessageIdInput) -> int:
         return parse_message_id(message_id)
     if type(message_id) is not int or not 0 <= message_id < 1 << 128:
         raise InvalidInputError(
-            f"{message_id!r} is not a message id", advice="Pass an unsigned 128-bit number, a uuid.UUID or its text"
+            f"{message_id!r} is not a message id", advice="Pass an unsigned 128-bit number, a uuid.UUID or a UUID as a string"
         )
     return message_id
 
@@ -173,7 +173,7 @@ def choice_of(
         number = int.from_bytes(partition.value, "little")
     if type(number) is not int:
         raise InvalidInputError(
-            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]}, or a hs.Partitioning"
+            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]} or hs.Partitioning"
         )
     if number not in numbers:
         raise PartitionNotFoundError(
@@ -185,7 +185,7 @@ def choice_of(
 def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
     """Return the owner of committed offsets: a group, a single consumer, or None; InvalidOptionError if both are given."""
     if group is not None and name is not None:
-        raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
+        raise InvalidOptionError("a consumer must not have both a group and a name", advice="Set one of them")
     if group is not None:
         return OffsetOwner.group(group)
     return None if name is None else OffsetOwner.named(name)
@@ -199,7 +199,7 @@ def state_codes(states: StatesInput) -> frozenset[int] | None:
         states = (states,)
     codes = frozenset(parse_state(state) if isinstance(state, str) else int(state) for state in states)
     if not codes:
-        raise InvalidOptionError("no state is named", advice='Use states=("available",), or None for all')
+        raise InvalidOptionError("states is empty", advice='Use states=("available",), or None for all')
     return codes
 
 
@@ -209,7 +209,7 @@ def limits_of(limits: str, topic: str) -> Limits:
         return Limits(limits)
     except ValueError:
         raise InvalidOptionError(
-            f"{limits!r} is not a kind of limits", where=topic, advice=f"Use {' or '.join(Limits)}"
+            f"{limits!r} is not a valid value for limits", where=topic, advice=f"Use {' or '.join(Limits)}"
         ) from None
 
 

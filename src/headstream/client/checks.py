@@ -29,34 +29,34 @@ def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> f
     if isinstance(value, timedelta):
         return value / unit
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInputError(f"{name} is {value!r}", advice=f"Pass a number of {unit_name}, or a timedelta")
+        raise InvalidInputError(f"{name} must be a number of {unit_name} or a timedelta, not {value!r}")
     return value
 
 
 def check_whole(name: str, value: object) -> int:
     """Return the value if it is a whole number; InvalidInputError, which names the argument, if not."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass an integer")
+        raise InvalidInputError(f"{name} must be an integer, not {value!r}")
     return value
 
 
 def check_text(name: str, value: object) -> str:
     """Return the value if it is a string; InvalidInputError, which names the argument, if not."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a string, as in "billing"')
+        raise InvalidInputError(f"{name} must be a string, not {value!r}")
     return value
 
 
 def check_function(name: str, value: object) -> None:
     """Check that a value is callable; InvalidInputError, which names the argument, if not."""
     if not callable(value):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass a function")
+        raise InvalidInputError(f"{name} must be a function, not {value!r}")
 
 
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
     """Return the values if they are an iterable; InvalidInputError if not, or if the argument is a single payload or string."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Pass a list, even for one item")
+        raise InvalidInputError(f"{name} must be a list, even for one item, not {reprlib.repr(values)}")
     return values
 
 
@@ -105,7 +105,7 @@ def _join_names(names: object) -> str | None:
     listed = list(names) if isinstance(names, Iterable) else [names]
     texts = [name for name in listed if isinstance(name, str)]
     if len(texts) < len(listed):
-        raise InvalidInputError(f"summary_headers is {names!r}", advice="Pass the names of headers, as in 'tenant,user_id'")
+        raise InvalidInputError(f"summary_headers must be header names, such as 'tenant,user_id', not {names!r}")
     return ",".join(texts)
 
 
@@ -121,5 +121,5 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
 def check_names(names: object) -> list[str]:
     """Return the value if it is a list of topic names; InvalidInputError if not."""
     if not isinstance(names, Iterable):
-        raise InvalidInputError(f"{names!r} is neither a topic nor a list of topics", advice="Write stream/topic, or a list")
+        raise InvalidInputError(f"the topic must be a stream/topic or a list, not {names!r}")
     return [check_text("a topic", name) for name in names]

@@ -143,9 +143,9 @@ class Client:
         """
         if isinstance(self._open_transport(), ClusterCounts):
             raise UnsupportedError(
-                "Kafka has no users, tokens and connections to administer by this client",
+                "this client cannot administer the users, tokens and connections of Kafka",
                 where="kafka://",
-                advice="Use Kafka's own tools, and log.cluster_stats() for its counts",
+                advice="Use Kafka's own tools, and log.cluster_stats() for the counts of the cluster",
             )
         if self._server is None:
             raise InvalidUrlError(
@@ -508,8 +508,8 @@ class Client:
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
-                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5), which counts failures
-                    and retries with delays; requires a group. Without a policy, such messages are not committed.
+                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                    counted, and the message is retried later. Requires a group. Without a policy, the message is not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
@@ -586,7 +586,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Specify the partition")
+            raise InvalidOptionError("the newest messages cannot be committed for all partitions", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -630,7 +630,7 @@ class Client:
         """
         committer = committer_of(group, name)
         if committer is None:
-            raise InvalidOptionError("the owner of the offsets is missing", advice="Pass the name of a group, or name=")
+            raise InvalidOptionError("the group or name that owns the offsets is missing", advice="Pass group= or name=")
         transport = self._open_transport()
         return transport.offsets.committed(find_topic_name(transport, topic), committer)
 

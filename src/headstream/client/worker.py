@@ -93,7 +93,7 @@ class Worker:
 
     def _start(self, call: Callable[[], _T]) -> Future[_T]:
         if self.is_closed:
-            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
+            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or create a new object")
         loop = asyncio.get_running_loop()
         return self._pool.submit(contextvars.copy_context().run, self._work, loop, call)
 

@@ -75,7 +75,7 @@ class _Registry:
                 raise InvalidOptionError(
                     f"segment_bytes is {segment_bytes}, but the log is open in this process with {entry.log.segment_bytes}",
                     where=entry.log.root,
-                    advice="Leave the option out, or close the log first",
+                    advice="Omit the option, or close the log first",
                 )
             entry.users += 1
             return entry.log

@@ -156,11 +156,11 @@ class MessageStates:
         """
         wanted = sorted(set(offsets))
         if not 1 <= change.state <= 255:
-            raise InvalidInputError(f"state {change.state} is not a number from 1 to 255")
+            raise InvalidInputError(f"a state must be a number from 1 to 255, not {change.state}")
         for what, text, most in (("reason", change.reason, MAX_REASON_BYTES), ("author", change.by, MAX_AUTHOR_BYTES)):
             size_bytes = len(text.encode("utf-8", "surrogatepass"))
             if size_bytes > most:
-                raise LimitError(f"the {what} of a change of states has {size_bytes} bytes", advice=f"Use {most} at most")
+                raise LimitError(f"the {what} of a state change must have at most {most} bytes, not {size_bytes}")
         if not wanted:
             return
         directory = self._directory_of(topic, number)
@@ -250,9 +250,9 @@ class MessageStates:
             for offset in offsets:
                 if not follower.first_offset <= offset < follower.end_offset:
                     raise OffsetOutOfRangeError(
-                        f"there is no message at offset {offset}, {follower.first_offset} to {follower.end_offset - 1} are there"
+                        f"there is no message at offset {offset}: use {follower.first_offset} to {follower.end_offset - 1}"
                         if follower.end_offset > follower.first_offset
-                        else f"there is no message at offset {offset}, the partition is empty",
+                        else f"there is no message at offset {offset}: the partition is empty",
                         where=directory,
                         advice="Nothing was changed: use existing offsets",
                     )
@@ -271,7 +271,7 @@ class MessageStates:
                     file.read_into(head, position)
                     if int.from_bytes(head, "little") != offset:
                         raise CorruptLogError(
-                            f"there is no message of offset {offset} at byte {position}, which its index names",
+                            f"byte {position}, at which the index expects offset {offset}, has another message",
                             where=path,
                             advice="Restore the segment's files from a copy",
                         )

@@ -68,7 +68,7 @@ def find_verifier(stored: bytes, mechanism: str) -> Verifier:
             keys = at + _HEAD.size
             return Verifier(iterations, salt, stored[keys : keys + size], stored[keys + size : keys + 2 * size])
         at += _HEAD.size + 2 * size
-    raise AssertionError(f"{mechanism} is not a SCRAM mechanism")
+    raise AssertionError(f"{mechanism} is not a supported SCRAM mechanism")
 
 
 class ScramLogin:

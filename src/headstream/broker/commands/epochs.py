@@ -41,7 +41,7 @@ def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):
-            raise InvalidInputError(f"{part!r:.60} cannot name a part", advice="Use 1 to 100 letters, digits, hyphens, dots")
+            raise InvalidInputError(f"{part!r:.60} is not a valid part name", advice="Use 1 to 100 letters, digits, - and .")
 
 
 def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | None:

@@ -87,7 +87,7 @@ def _note_surplus(session: Session, command: Command[Any], surplus: int) -> None
     """Log a request with surplus bytes after its fields, because the client may expect them to have an effect."""
     if surplus:
         fields = {"command": command.entry().name, "bytes": surplus, "address": session.address, "client": session.client_id}
-        _log.debug("bytes after the last field of a request are ignored", extra={"fields": fields})
+        _log.debug("bytes after the last field of a request were ignored", extra={"fields": fields})
 
 
 def is_slow(

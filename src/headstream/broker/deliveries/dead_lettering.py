@@ -81,9 +81,9 @@ class DeadLettering:
         if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
             return TopicName.parse(delivery.copied_to[0])
         raise InvalidOptionError(
-            f"message {delivery.offset} has failed permanently, and there is no dead-letter topic",
+            f"message {delivery.offset} has failed permanently, but no dead-letter topic is set",
             where=f"{topic}, partition {partition}",
-            advice='Specify a topic, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Set a topic, for example log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

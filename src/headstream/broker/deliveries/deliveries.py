@@ -111,8 +111,8 @@ class Deliveries:
 def _check_generation(record: TopicRecord, partition: int, generation: int | None) -> None:
     if generation not in (None, record.generation(partition)):
         raise OffsetOutOfRangeError(
-            f"partition {partition} of {str(record.name)!r} has been purged or recreated since",
-            advice="Nothing was recorded: seek() to the offset to continue at",
+            f"partition {partition} of {str(record.name)!r} was purged or recreated after the message was read",
+            advice="Nothing was recorded; seek() to the offset at which to continue",
         )
 
 

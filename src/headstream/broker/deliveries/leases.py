@@ -191,7 +191,7 @@ class Leases:
             if outcome.refused:
                 offset, _, what = outcome.refused[0]
                 where = f"{place.name}, partition {place.partition}"
-                raise InvalidInputError(f"message {offset} is not deferred: it {what}", where=where)
+                raise InvalidInputError(f"message {offset} is not deferred: the message {what}", where=where)
         else:
             outcome, ranges = table.grant(
                 request.count, lease, attempts=request.attempts, end=end, steady_us=steady_us, now_us=now_us
@@ -234,8 +234,8 @@ class Leases:
         record = self._backing.partition(topic, partition)
         if partition_generation not in (None, record.generation(partition)):
             raise OffsetOutOfRangeError(
-                f"partition {partition} of {str(topic)!r} has been purged or recreated since",
-                advice="Nothing was recorded: its messages no longer exist",
+                f"partition {partition} of {str(topic)!r} was purged or recreated after its messages were leased",
+                advice="Nothing was recorded; the messages no longer exist",
             )
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:
@@ -346,11 +346,11 @@ def _check(request: LeaseRequest) -> None:
     if request.pause_rule is not None:
         request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
-        raise InvalidOptionError(f"{request.count} messages are requested", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+        raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
             "workers that share messages do not receive them in the order of their partition",
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("a deferred message is requested without its partition", advice="Specify the partition")
+        raise InvalidOptionError("a deferred message was requested without a partition", advice="Specify the partition")

@@ -91,6 +91,6 @@ class Pauses:
             _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
             change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
         else:
-            _log.warning("group %r of %s is resumed: its trial message succeeded", place.group, str(place.topic))
+            _log.warning("group %r of %s was resumed: the trial message succeeded", place.group, str(place.topic))
             change = Transition(TransitionKind.RESUMED)
         self._transitions.record(place, [change])

@@ -70,7 +70,7 @@ class Groups:
         """
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
-            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+            raise InvalidOptionError(f"session_timeout_ms must be above 0, not {session_timeout_ms}", where=group)
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
@@ -287,7 +287,7 @@ class Groups:
             return self._joined[member.id]
         except KeyError:
             raise ClosedError(
-                f"the member has left group {member.group!r}", where=str(topic), advice="Create another with log.consumer()"
+                f"the member has left group {member.group!r}", where=str(topic), advice="Create a consumer with log.consumer()"
             ) from None
 
     @contextmanager
@@ -321,7 +321,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close its consumers first: their commits would overwrite this offset",
+            advice="Close the group's consumers first: their commits would overwrite this offset",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:
@@ -342,7 +342,7 @@ def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> Rebalanced
     return RebalancedError(
         f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

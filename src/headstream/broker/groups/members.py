@@ -52,7 +52,7 @@ class Members:
             if known is not None and known.user_id == session.user_id:
                 known.session, known.seen_s = session, self._monotonic()
                 return known.member
-        raise ClosedError(f"the member {member_id} no longer exists", advice="Enter the group again")
+        raise ClosedError(f"the member {member_id} no longer exists", advice="Join the group again")
 
     def exit(self, session: Session, member_id: int) -> None:
         """Remove a member; ClosedError if it does not exist."""

@@ -49,8 +49,8 @@ class BrokerOffsets:
             now = record.generation(number)
             if generations.get(number, now) != now:
                 raise OffsetOutOfRangeError(
-                    f"partition {number} of {str(topic)!r} has been purged or recreated since offset {offset} was reached",
-                    advice="Nothing was committed: seek() to the offset to continue at",
+                    f"partition {number} of {str(topic)!r} was purged or recreated after offset {offset} was reached",
+                    advice="Nothing was committed; seek() to the offset at which to continue",
                 )
             self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
 

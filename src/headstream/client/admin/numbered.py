@@ -37,14 +37,14 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
                 return TopicName(found.stream, found.name)
     raise denied or TopicNotFoundError(
         f"there is no topic {str(name)!r}, neither by name nor by id",
-        advice="List them with log.topics(), or create the topic first",
+        advice="List the topics with log.topics(), or create the topic",
     )
 
 
 def find_stream_name(transport: Transport, name: str) -> str:
     """Return the name of a stream given by name or id; InvalidInputError, StreamNotFoundError if a number is unknown."""
     if not isinstance(name, str):
-        raise InvalidInputError(f"{name!r} is not a stream", advice="Write its name, or its id as text")
+        raise InvalidInputError(f"a stream must be a name or an id as a string, not {name!r}")
     meanings = _meanings(name)
     if len(meanings) == 1:
         return name
@@ -59,7 +59,7 @@ def find_stream_name(transport: Transport, name: str) -> str:
                 return found.name
     raise denied or StreamNotFoundError(
         f"there is no stream {name!r}, neither by name nor by id",
-        advice="List them with log.streams(), or create the stream first",
+        advice="List the streams with log.streams(), or create the stream",
     )
 
 

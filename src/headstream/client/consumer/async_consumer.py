@@ -57,7 +57,7 @@ class LoopCallbacks:
         if _calling.get() is self:
             raise InvalidInputError(
                 "a callback used the consumer that called it",
-                advice="Remember the partitions in the callback, and use the consumer after the callback has returned",
+                advice="Store the partitions in the callback, and use the consumer after the callback has returned",
             )
         self._loop = asyncio.get_running_loop()
 

@@ -88,8 +88,7 @@ class BaseConsumer(ABC):
         if settler is None:
             raise InvalidOptionError(
                 "the consumer does not record the outcome of single messages",
-                advice='Create it with on_error, as in log.consumer("shop/orders", group="billing", '
-                "on_error=hs.Retry(attempts=5), …)",
+                advice='Set on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)',
             )
         return settler
 
@@ -142,7 +141,7 @@ class BaseConsumer(ABC):
         place = settler.place_of(message)
         if settler.policy.dead_letter is None:
             raise InvalidOptionError(
-                "the consumer has no dead-letter topic", where=message.topic or "", advice="Create it with dead_letter="
+                "the consumer has no dead-letter topic", where=message.topic or "", advice="Create the consumer with dead_letter="
             )
         failures = settler.failures_of(place) + 1
         settler.settle_failed(place, settler.policy.give_up(failures, reason, DeadLetterReason.REJECTED))
@@ -232,6 +231,6 @@ def lease_settler(settler: Settler | None) -> LeaseSettler:
     if not isinstance(settler, LeaseSettler):
         raise InvalidOptionError(
             "the consumer does not lease messages",
-            advice='Create it with mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
+            advice='Set mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
         )
     return settler

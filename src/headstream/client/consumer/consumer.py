@@ -78,7 +78,7 @@ class Consumer(BaseConsumer):
         if self._is_parents:
             raise closed_by_fork("consumer")
         if self._is_closed:
-            raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", where=str(self._name), advice="Create a new consumer with log.consumer()")
 
     def _find_settler(self, message: Message) -> Settler | None:
         self._check_open()
@@ -89,8 +89,8 @@ class Consumer(BaseConsumer):
         current = None if self._settler is None else self._settler.current
         if current is not None:
             raise InvalidInputError(
-                f"the previous loop ended at message {current[1]} of partition {current[0]}, and whether the message failed is "
-                "unknown",
+                f"the previous loop ended at message {current[1]} of partition {current[0]} before the outcome of the message "
+                "was recorded",
                 where=str(self._name),
                 advice="Call ack(message) or retry(message) before the next loop; leaving the `with` block, run() and "
                 "`with consumer.attempting(message):` record the outcome themselves",
@@ -143,7 +143,7 @@ class Consumer(BaseConsumer):
         """
         self._check_open()
         if check_whole("count", count) < 1:
-            raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
+            raise InvalidInputError(f"a poll must request at least one message, not {count}", where=str(self._name))
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         while self._fetch_within(max(0.0, until_s - time.monotonic()) * 1000, count):
             messages = self._reading.hand_out(count)
@@ -205,7 +205,7 @@ class Consumer(BaseConsumer):
             raise InvalidInputError(
                 f"message {offset} of partition {partition} cannot be delivered",
                 where=str(self._name),
-                advice="It was removed, is not available or cannot be decoded, or another process reads for the group",
+                advice="The message was removed, is not available or cannot be decoded, or another process reads for the group",
             )
         return message
 

@@ -54,7 +54,7 @@ def _find_reading(
     """Return the factory of the consumer's Reading; modules for single messages are imported only if needed."""
     mode = options.get("mode", "ordered")
     if mode not in ("ordered", "shared"):
-        raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
+        raise InvalidOptionError(f"mode must be ordered or shared, not {mode!r}")
     if mode == "shared":
         from headstream.client.consumer.policies import make_lease_policy
         from headstream.client.consumer.shared.reading import SharedReading
@@ -62,12 +62,12 @@ def _find_reading(
         worker, lease_us = make_lease_policy(transport, topic, options)
         return lambda own, topic, chosen: SharedReading(own, topic, chosen, worker, lease_us)
     if options.get("lease") is not None:
-        raise InvalidOptionError("lease, a worker's time for a message, requires mode='shared'", advice='Add mode="shared"')
+        raise InvalidOptionError("lease requires mode='shared'", advice='Add mode="shared"')
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(
-                "dead_letter is the topic for messages after their last attempt, but this consumer does not retry",
-                advice="Set on_error too, as in on_error=hs.Retry(attempts=5)",
+                "dead_letter requires on_error: without retries no message becomes a dead letter",
+                advice="Set for example on_error=hs.Retry(attempts=5)",
             )
         return PlainReading
     from headstream.client.consumer.policies import make_retry_policy

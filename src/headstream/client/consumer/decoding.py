@@ -35,7 +35,7 @@ class DecodedMessage(ReceivedMessage, Generic[_T]):
             raise SerializerError(
                 "a null payload cannot be decoded",
                 where=place_of(self),
-                advice="Check for `message.payload is None` first: in a compacted topic a null payload deletes its key",
+                advice="Check `message.payload is None` first: in a compacted topic a null payload deletes its key",
             )
         return self._value
 

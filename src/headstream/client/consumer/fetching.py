@@ -119,8 +119,8 @@ class Fetching:
         partition = polled.partition
         if self._generations.setdefault(partition, polled.generation) != polled.generation:
             raise OffsetOutOfRangeError(
-                f"partition {partition} has been purged or recreated since offset {self._positions[partition]} was reached",
-                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
+                f"partition {partition} was purged or recreated after offset {self._positions[partition]} was reached",
+                advice="seek() to the offset at which to continue, for example seek(partition, 'first')",
             )
 
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
@@ -135,7 +135,7 @@ class Fetching:
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
-                advice="seek() to the offset to continue at",
+                advice="seek() to the offset at which to continue",
             )
         self._positions[partition] = polled.next_offset
         self._ends[partition] = polled.end_offset

@@ -17,7 +17,7 @@ def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return the strategy if a consumer can start with it; InvalidInputError for `next`, which requires a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "'next' cannot be the start of a consumer without commits; a consumer with commits starts at its committed offset",
+            "'next' is not a valid start: consumers that commit start at the committed offset anyway",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )
@@ -39,7 +39,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
             return found.first_offset if kind is PollingKind.FIRST else found.end_offset
-    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="List them with log.topic()")
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="See log.topic() for partitions")
 
 
 def numbers_of(topic: Topic) -> range:
@@ -60,7 +60,7 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
                 f"topic {name!r} has no partition {number}", advice=f"Its partitions are {known[0]} to {known[-1]}"
             )
     if not wanted:
-        raise InvalidOptionError("the partitions are missing", where=name, advice="Omit the option to read all partitions")
+        raise InvalidOptionError("the list of partitions is empty", where=name, advice="Omit the option to read all partitions")
     return wanted
 
 
@@ -79,7 +79,7 @@ def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
 def unnamed(topic: TopicName) -> InvalidOptionError:
     """Return the error for a commit by a consumer that has neither a name nor a group."""
     return InvalidOptionError(
-        "commits need a name or a group, and the consumer has neither",
+        "the consumer cannot commit, because it has neither a group nor a name",
         where=str(topic),
         advice='Specify a group, as in log.consumer("shop/orders", group="billing")',
     )
@@ -90,5 +90,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="Another member of the group can have it: it gets the message again",
+        advice="The member of the group that owns the partition now gets the message again",
     )

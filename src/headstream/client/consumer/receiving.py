@@ -125,7 +125,7 @@ def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:
     return ChecksumError(
         f"the payload of the message at offset {offset} does not match its checksum",
         where=f"{topic}, partition {partition}",
-        advice=f"seek({partition}, {offset + 1}) continues after it; `headstream verify` looks for damage on disk",
+        advice=f"seek({partition}, {offset + 1}) continues after the message; `headstream verify` checks for damage on disk",
         partition=partition,
         from_offset=offset,
         until_offset=offset + 1,

@@ -100,5 +100,5 @@ def not_in_progress(place: Place, topic: TopicName) -> InvalidInputError:
     return InvalidInputError(
         f"message {place[1]} of partition {place[0]} is not in progress",
         where=str(topic),
-        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next message",
+        advice="Call ack(), retry(), reject() or defer() once per message, before the next message is requested",
     )

@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
+            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
@@ -150,7 +150,7 @@ class TopicsConsumer(BaseConsumer):
         if self._is_parents:
             raise closed_by_fork("consumer")
         if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
         """Wait until a consumer has buffered messages; return the next such consumer in rotation."""
@@ -283,7 +283,7 @@ class TopicsConsumer(BaseConsumer):
         consumer = self._consumers.get(message.topic or "")
         if consumer is None:
             raise TopicNotFoundError(
-                f"the consumer does not read {message.topic}", advice="Commit a message that it has delivered"
+                f"the consumer does not read {message.topic}", advice="Commit a message that this consumer has delivered"
             )
         return consumer
 

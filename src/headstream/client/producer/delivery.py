@@ -161,7 +161,7 @@ class Delivery:
         return ServerUnreachableError(
             "the messages could not be sent within delivery_timeout_ms",
             where=str(self._topic),
-            advice="Send them again, or raise delivery_timeout_ms: earlier messages took too long",
+            advice="Send the messages again, or raise delivery_timeout_ms: earlier messages took too long",
         )
 
     def release(self) -> None:
@@ -172,6 +172,4 @@ class Delivery:
 
 
 def _doubt(error: HeadstreamError) -> OutcomeUnknownError:
-    return OutcomeUnknownError(
-        f"it is unknown whether the messages are stored: {error.what}", where=error.where, advice=error.advice
-    )
+    return OutcomeUnknownError(f"the messages may or may not be stored: {error.what}", where=error.where, advice=error.advice)

@@ -44,7 +44,7 @@ class SentEncoder:
         if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):
-            raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
+            raise InvalidInputError(f"a key must be bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
         if key is None and self._needs_key:
             raise LimitError(
                 "the message has no key",
@@ -96,5 +96,5 @@ def _as_bytes(payload: object) -> bytes | None:
     if isinstance(payload, (bytearray, memoryview)):
         return bytes(payload)
     raise InvalidInputError(
-        f"a payload is bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
+        f"a payload must be bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
     )

@@ -164,9 +164,9 @@ def payload_encoder(topic: str, encode: Any) -> Callable[[Any], bytes | None]:
         try:
             payload = function(value)
             if not isinstance(payload, bytes):
-                raise InvalidInputError(f"it returned {type(payload).__name__} instead of bytes")
+                raise InvalidInputError(f"the result is {type(payload).__name__}, not bytes")
         except Exception as error:
-            advice = "It was not sent: correct the value, or use another serializer"
+            advice = "The value was not sent: correct the value, or use another serializer"
             raise explain_failure(error, "encoded", name, where=topic, advice=advice) from error
         return payload
 

@@ -275,7 +275,7 @@ class Producer:
         if self._failed:
             self._raise_failed()
         if self._is_closed:
-            raise ClosedError("the producer is closed", where=str(self._name), advice="Create another with log.producer()")
+            raise ClosedError("the producer is closed", where=str(self._name), advice="Create a new producer with log.producer()")
 
     def _raise_failed(self) -> None:
         """Raise the error of failed messages that no receipt has reported; called with the lock held."""

@@ -93,7 +93,7 @@ class Receipt:
         if not batch.owner.wait_for(batch, timeout_s):
             raise WaitTimeoutError(
                 f"the message was not stored within {timeout_s:g} s",
-                advice="It is still being sent: wait again, or raise the timeout",
+                advice="The message is still being sent: wait again, or raise the timeout",
             )
         return self._settled()
 

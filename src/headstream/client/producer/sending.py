@@ -53,16 +53,16 @@ class SendingOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.linger_ms <= 3_600_000:
-            raise InvalidOptionError(f"linger_ms is {self.linger_ms}", advice="Use 0 to 3600000")
+            raise InvalidOptionError(f"linger_ms must be 0 to 3600000, not {self.linger_ms}")
         if not 1 <= self.batch_bytes <= MAX_BATCH_BYTES:
-            raise InvalidOptionError(f"batch_bytes is {self.batch_bytes}", advice=f"Use 1 to {MAX_BATCH_BYTES}")
+            raise InvalidOptionError(f"batch_bytes must be 1 to {MAX_BATCH_BYTES}, not {self.batch_bytes}")
         if self.batch_count < 1:
-            raise InvalidOptionError(f"batch_count is {self.batch_count}", advice="Use 1 or more")
+            raise InvalidOptionError(f"batch_count must be at least 1, not {self.batch_count}")
         if self.buffer_bytes < 1:
-            raise InvalidOptionError(f"buffer_bytes is {self.buffer_bytes}", advice="Use 1 or more")
+            raise InvalidOptionError(f"buffer_bytes must be at least 1, not {self.buffer_bytes}")
         if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
-            advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
-            raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
+            what = f"delivery_timeout_ms must be above 0 and at most {MAX_DELIVERY_TIMEOUT_MS}"
+            raise InvalidOptionError(f"{what}, not {self.delivery_timeout_ms}")
 
 
 class BatchOwner(Protocol):

@@ -82,6 +82,6 @@ def find_views(transport: object) -> DeliveryViewCommands:
         raise UnsupportedError(
             "Kafka stores one offset per partition for a group, and no state of single messages",
             where="kafka://",
-            advice="log.group() has the group's offsets",
+            advice="Use log.group() to read the offsets of the group",
         )
     return transport.delivery_views

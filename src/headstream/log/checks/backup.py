@@ -82,12 +82,12 @@ class Backup:
         self._buffer = memoryview(bytearray(_COPY_BYTES))
         marker = read_marker(root, files)
         if marker is None:
-            raise NotALogError("there is no log to copy", where=root, advice="Specify the directory of a log")
+            raise NotALogError("the directory contains no log to copy", where=root, advice="Specify the directory of a log")
         self._marker = marker
         if files.list_names(target):
-            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Specify an empty directory")
+            raise InvalidOptionError("the target directory must be empty", where=target, advice="Specify an empty directory")
         if f"{target}/".startswith(f"{root}/"):
-            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Specify another directory")
+            raise InvalidOptionError("the target must be outside the log", where=target, advice="Specify another directory")
 
     def run(self, identity: str | None) -> int:
         """Create the copy; return the number of message bytes in the copy.
@@ -117,7 +117,7 @@ class Backup:
         return StorageError(
             "topics are removed faster than they can be copied",
             where=where,
-            advice="Retry when fewer topics are deleted and purged",
+            advice="Retry when fewer topics are being deleted or purged",
         )
 
     def _copy(self) -> int:
@@ -155,7 +155,7 @@ class Backup:
                     source.backup(copy)
             except sqlite3.Error as error:
                 raise StorageError(
-                    f"the catalog cannot be copied: {error}", where=path, advice="Run headstream verify to check it"
+                    f"the catalog cannot be copied: {error}", where=path, advice="Check the log with headstream verify"
                 ) from error
             if self._is_all_staged(path, commits) and _are_the_same(self._partitions(path), partitions):
                 return ends

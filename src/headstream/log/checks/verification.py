@@ -171,7 +171,7 @@ class Verification:
         for topic in _topics(snapshot):
             directory = f"{self._topic_directory(topic)}/{OFFSETS_NAME}"
             store = OffsetStore(directory, self._files)
-            advice = "Move the file away, and seek to the offset at which the consumer continues"
+            advice = "Move the file out of the log, and seek to the offset at which the consumer must continue"
             for path, is_empty in store.damaged_heads():
                 yield self._damaged_head(path, str(topic.name), is_empty=is_empty)
             for consumer in store.consumers():
@@ -190,7 +190,7 @@ class Verification:
             advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
         else:
             what = "the head of an offsets file is damaged: its consumer is unknown"
-            advice = "Nothing needs to be done: the consumer's next commit rewrites it"
+            advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
     def _check_committed(self, topic: TopicRecord, number: int, consumer: OffsetOwner, committed: int) -> Iterator[LogFinding]:
@@ -201,7 +201,7 @@ class Verification:
                 end = follower.end_offset
             if committed > end:
                 what = f"{consumer} has committed offset {committed}, and the partition ends at {end}: its last messages are lost"
-                advice = "Restore the newest segment from a copy, or seek to the offset at which the consumer continues"
+                advice = "Restore the newest segment from a copy, or seek to the offset at which the consumer must continue"
                 yield LogFinding(
                     FindingKind.OFFSETS, directory, what, advice, str(topic.name), number, from_offset=end, until_offset=committed
                 )

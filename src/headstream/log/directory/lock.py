@@ -58,7 +58,7 @@ class WriterLock(FileLock):
         holder = text.decode("ascii", "replace").partition(" ")[0].strip()
         holder_text = f"process {holder}" if holder.isdecimal() else "another process"
         return LogLockedError(
-            f"{holder_text} is writing to this log, and a log has one writer at a time",
+            f"{holder_text} is writing to this log; only one process can write at a time",
             where=self._path,
-            advice="Reading and committing offsets need no lock; to write, send through that process or stop it first",
+            advice="To write, send through that process or stop that process; reading and committing need no lock",
         )

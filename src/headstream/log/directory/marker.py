@@ -49,7 +49,7 @@ def read_marker(root: str, files: Files) -> Marker | None:
         strange = sorted(name for name in names if name not in _OWN_NAMES and not name.startswith(CATALOG_NAME))
         if strange:
             raise NotALogError(
-                f"the directory is not a log: it holds {strange[0]!r} and no {MARKER_NAME}",
+                f"the directory is not a log: it contains {strange[0]!r} but no {MARKER_NAME}",
                 where=root,
                 advice="Specify a directory that is missing, empty or a log",
             )
@@ -95,5 +95,5 @@ def _damaged(path: str) -> CorruptLogError:
     return CorruptLogError(
         "the log's marker cannot be read",
         where=path,
-        advice='Restore the file from a copy; it holds {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}',
+        advice='Restore the file from a copy; it must contain {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}',
     )

@@ -49,7 +49,7 @@ def _follow(entry: IndexEntry, end: tuple[int, int], index: IndexReader) -> tupl
     is_next = entry.first_offset > end[1] if index.is_compacted else False
     if entry.byte_position != end[0] or not (entry.first_offset == end[1] or is_next):
         raise CorruptLogError(
-            f"the entry of offset {entry.first_offset} does not follow the one before it: this partition is not compacted",
+            f"the entry of offset {entry.first_offset} does not follow the previous entry; the partition was not compacted",
             where=index.path,
             advice="Run headstream verify --repair",
         )
@@ -77,8 +77,8 @@ def _read(data: ReadFile, path: str, entries: list[IndexEntry], buffers: BufferP
             entry.size_bytes, entry.messages_count, entry.crc32c, entry.first_offset,
         ):  # fmt: skip
             raise CorruptLogError(
-                f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
+                f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged; the partition was not compacted",
                 where=f"{path}, byte {entry.byte_position}",
-                advice="Run headstream verify, and restore the files that it names from a copy",
+                advice="Run headstream verify, and restore the files that the command lists from a copy",
             )
     return chunk

@@ -233,7 +233,7 @@ class DeliveryState:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
             raise LimitError(
                 f"{len(self.failing)} messages of the partition are failing, and {len(self.pending)} ranges wait for them",
-                advice=f"The limits are {MAX_FAILING} messages and {MAX_PENDING_RANGES} ranges: acknowledge or reject some first",
+                advice=f"Acknowledge or reject some messages first; the limits are {MAX_FAILING} and {MAX_PENDING_RANGES}",
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:

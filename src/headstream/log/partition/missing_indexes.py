@@ -74,7 +74,7 @@ def _rebuild(directory: str, base: int, next_base: int | None, generation: int, 
     for action in actions:
         report(action.path, action.what)
     if not actions:
-        what = "a segment's index is missing, and its messages do not prove it: they cannot be read"
+        what = "a segment's index is missing and cannot be rebuilt from the segment's messages, which cannot be read"
         if next_base is None:
             raise CorruptLogError(what, where=path, advice="Restore the segment's two files from a copy")
         report(path, what)

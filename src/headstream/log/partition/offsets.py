@@ -256,7 +256,7 @@ class OffsetStore:
         raise CorruptLogError(
             f"the committed offset of {consumer} in partition {partition} is damaged",
             where=f"{self._path(consumer)}, byte {position}",
-            advice="Move the file away, and seek to the offset at which the consumer continues",
+            advice="Move the file out of the log, and seek to the offset at which the consumer must continue",
         )
 
 

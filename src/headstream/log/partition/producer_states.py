@@ -132,9 +132,9 @@ class ProducerStates:
         if number.epoch != producer.epoch:
             if number.epoch < producer.epoch:
                 raise ProducerFencedError(
-                    f"producer {number.producer_id} is in epoch {producer.epoch}, the batch is of epoch {number.epoch}",
+                    f"producer {number.producer_id} is in epoch {producer.epoch}, but the batch has epoch {number.epoch}",
                     where=self._directory,
-                    advice="Its producer has abandoned the batch: do not send it again",
+                    advice="Do not send the batch again: a newer epoch of the producer has replaced this epoch",
                 )
             if number.sequence:
                 raise self._refusal(number, 0)
@@ -151,7 +151,7 @@ class ProducerStates:
             f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but "
             f"{expected} is expected",
             where=self._directory,
-            advice="An earlier batch is missing, or this batch is older than the newest five: begin a new epoch",
+            advice="Begin a new epoch: an earlier batch is missing, or this batch is older than the newest five",
         )
 
     def write(self, number: BatchNumber, count: int, first_offset: int, stored: int, timestamp_us: int) -> ProducerEnd:
@@ -185,8 +185,8 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
-                    "other producer can be registered now",
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes, "
+                    "which is the limit",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished producers",
                 )
@@ -248,5 +248,5 @@ def check_number(number: BatchNumber) -> None:
     is_known = 0 < number.producer_id <= MAX_PRODUCER_ID
     if not (is_known and 0 <= number.epoch <= MAX_EPOCH and 0 <= number.sequence < SEQUENCES):
         raise SequenceError(
-            f"{number} is not a batch number", advice="Ids have 63 bits, epochs 15, sequences 31, none is negative"
+            f"{number} is not a batch number", advice="Use non-negative ids of 63, epochs of 15, sequences of 31 bits"
         )

@@ -86,13 +86,13 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     """Repair a partition and return its end; data up to `known`, the end that this process wrote, is not verified again."""
     names = files.list_names(directory)
     if names is None:
-        raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)
+        raise CorruptLogError("a partition's directory is missing, with all messages", where=directory, advice=MISSING_ADVICE)
     bases = rebuild_missing_indexes(directory, names, files)
     start = max(start_offsets(names), default=0)
     if not bases and not start:
         return Tail(None, 0, 0, 0, 0)
     if not bases:
-        report(directory, f"its segments are missing: one is begun at offset {start}, before which all messages are deleted")
+        report(directory, f"the segments are missing: a segment is begun at offset {start}; earlier messages are deleted")
         begin_segment(directory, start, files)
     newest = bases[-1] if bases else start
     if known is None:
@@ -117,9 +117,9 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
             reader = IndexReader(index, path, newest)
             if reader.seal is not None:
                 raise CorruptLogError(
-                    f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
+                    f"the files of the newest segment, from offset {reader.seal.until_offset}, are missing",
                     where=directory,
-                    advice="Restore them from a copy; otherwise headstream verify --repair begins a segment after the "
+                    advice="Restore the files from a copy; otherwise headstream verify --repair begins a segment after the "
                     "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted

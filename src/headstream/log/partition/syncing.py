@@ -26,10 +26,10 @@ _GATHERING_S: Final = 0.02
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
     """Return the error for a partition that could not be synced."""
     return PartitionClosedError(
-        f"this partition accepts no messages after a failed sync: {failure}",
+        f"the partition accepts no messages after a failed sync: {failure}",
         where=directory,
-        advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
-        "which recovers it. It can contain unacknowledged messages",
+        advice="Check the kernel's log for disk errors; then close the log in this process and open the log again. "
+        "Opening recovers the partition, which can contain unacknowledged messages",
     )
 
 

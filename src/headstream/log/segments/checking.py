@@ -91,8 +91,8 @@ def corrupt_offsets(what: str, where: str, from_offset: int, until_offset: int) 
     return CorruptSendError(
         what,
         where=where,
-        advice="Restore the segment's files from a copy (headstream verify lists all damage); "
-        f"to continue without these messages, read from offset {until_offset}",
+        advice="Restore the segment's files from a copy (headstream verify lists all damage), or "
+        f"read from offset {until_offset} to continue without these messages",
         from_offset=from_offset,
         until_offset=until_offset,
     )

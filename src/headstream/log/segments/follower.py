@@ -157,7 +157,7 @@ class PartitionFollower:
         if changed is None:
             self.close()
             what = "the partition does not exist or has been deleted"
-            advice = "Look the topic up again; if it has the partition, headstream verify tells what to do"
+            advice = "Look up the topic again; if the topic has the partition, run headstream verify"
             raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()
@@ -304,7 +304,7 @@ class PartitionFollower:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
             what = f"offsets {from_offset} to {end} were requested, but {self.first_offset} to {self._end_offset} exist"
-            advice = "Older ones were dropped by retention or deletion, later ones have not been written"
+            advice = "Older messages were dropped by retention or deletion, later offsets have not been written"
             raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
         return self._chunks(from_offset, end, size_bytes, where)
 
@@ -404,8 +404,8 @@ class PartitionFollower:
         return number
 
     def _dropped(self, offset: int, first_offset: int) -> OffsetOutOfRangeError:
-        advice = f"Begin again from {first_offset}, the first existing offset"
-        return OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
+        advice = f"Continue at {first_offset}, the first existing offset"
+        return OffsetOutOfRangeError(f"offset {offset} was dropped in the meantime", where=self._directory, advice=advice)
 
     def _open(self, number: int) -> Segment:
         """Return an opened segment; close all other segments except the newest."""

@@ -70,11 +70,11 @@ class IndexReader:
             raise CorruptLogError(
                 "the header of an index file is damaged",
                 where=self.path,
-                advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+                advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
-                f"the index has version {header.version} and entries of {header.entry_size} bytes",
+                f"unsupported index version {header.version} with entries of {header.entry_size} bytes",
                 where=self.path,
                 advice="Use the Headstream version that wrote it, or a newer version",
             )
@@ -127,7 +127,7 @@ class IndexReader:
         return CorruptLogError(
             f"entry {number} of an index file is damaged",
             where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
-            advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+            advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
         )
 
     def rows(self, number: int, count: int) -> memoryview:

@@ -153,9 +153,9 @@ class Segment:
         file = self._files.open_read(path)
         if file is None:
             raise OffsetOutOfRangeError(
-                "a segment is missing: its topic or its oldest messages have been deleted meanwhile",
+                "a segment is missing: the topic or the messages were deleted in the meantime",
                 where=path,
-                advice="Begin again from the first existing offset",
+                advice="Continue at the first existing offset",
             )
         return file
 
@@ -271,7 +271,7 @@ class Segment:
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} no longer exists: it was marked for deletion, or compacted",
+                    f"the message at offset {offset} no longer exists: the message was removed after deletion or compaction",
                     where=self._directory,
                     advice="Use existing offsets",
                 )
@@ -318,9 +318,9 @@ class Segment:
         if len(chunk) < size_bytes:
             end = position + len(chunk)
             raise CorruptLogError(
-                f"a segment ends at byte {end}, but its index lists {size_bytes - len(chunk)} bytes more",
+                f"a segment ends at byte {end}, but the index lists {size_bytes - len(chunk)} bytes more",
                 where=self.data_path,
-                advice="The file was truncated after it was written: restore it, or open the log for writing to drop the rest",
+                advice="The file was truncated: restore it from a copy, or open the log for writing to drop the missing messages",
             )
         return chunk.toreadonly()
 

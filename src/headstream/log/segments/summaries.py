@@ -199,4 +199,4 @@ def _pull_value(reader: Reader) -> Scalar | None:
         return reader.pull_u8("a boolean") == 1
     if kind == _TEXT:
         return reader.pull_bytes(reader.pull_struct(_SHORT, "the size of a text")[0], "a text")
-    raise DecodeError(f"there is no value of type {kind}", at)
+    raise DecodeError(f"unknown value type {kind}", at)

@@ -112,13 +112,13 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
         _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _quarantine(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"the manifest is of writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
 def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
-    _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
+    _log.error("a staged commit was set aside as %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 
 
@@ -130,7 +130,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
         LimitError: the topic does not accept these messages.
     """
     if manifest.identity != log.identity:
-        raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
+        raise NotFoundError(f"the commit belongs to another log, {manifest.identity}", where=log.root)
     topics: dict[str, TopicRecord] = {}
     for part in manifest.parts:
         path = f"{epoch_directory(log.root, manifest.writer, manifest.epoch)}/{part.name}"
@@ -156,7 +156,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
             position += chunk.size_bytes
     for name, limits in manifest.limits.items():
         if limits == Limits.WIDE.value and topics[name].limits is Limits.IGGY:
-            raise LimitError(f"topic {name!r} was recreated, with limits iggy", advice="Send the batch again")
+            raise LimitError(f"topic {name!r} was recreated with limits iggy", advice="Send the batch again")
     return topics
 
 
@@ -165,7 +165,7 @@ def _find_topic(log: LogAccess, name: str) -> TopicRecord:
     stream = log.snapshot().get(parsed.stream)
     topic = None if stream is None else stream.topics.get(parsed.topic)
     if topic is None:
-        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create it first")
+        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create the topic")
     return topic
 
 
@@ -445,7 +445,7 @@ class StagedCommits:
 
     def _refuse(self, writer: str, epoch: int, error: HeadstreamError) -> None:
         record_commit(self._catalog(), CommitRecord(writer, epoch, "refused", reason=str(error)), self._clock_us())
-        _log.error("a staged commit is refused: writer %r, epoch %d: %s", writer, epoch, error)
+        _log.error("a staged commit was refused: writer %r, epoch %d: %s", writer, epoch, error)
         self._clear(writer, epoch)
 
     def _clear(self, writer: str, epoch: int) -> None:

@@ -83,13 +83,13 @@ class Manifest:
             outer = json.loads(data)
             body = outer["manifest"]
             if crc32c(body.encode()) != outer["check"]:
-                raise ValueError("the checksum does not fit")
+                raise ValueError("the checksum does not match")
             return _read_members(json.loads(body))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptLogError(
                 f"the manifest of a staged commit cannot be read: {error}",
                 where=where,
-                advice="Move the file away; the job that wrote it sends its batch again when it is restarted",
+                advice="Move the file out of the log; the job that wrote it sends the batch again after a restart",
             ) from error
 
 
@@ -100,12 +100,12 @@ def _read_members(members: Any) -> Manifest:
     chunks = [chunk for part in parts for chunk in part.chunks]
     texts = [manifest.writer, manifest.identity, *(part.name for part in parts), *(chunk.topic for chunk in chunks)]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a name is not text")
+        raise ValueError("a name is not a string")
     numbers = [number for each in chunks for number in (each.partition, each.size_bytes, each.count, each.crc32c)]
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("a part's name points outside its directory")
+        raise ValueError("the name of a part points outside the directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 
@@ -133,8 +133,8 @@ def check_epoch(writer: str, epoch: int) -> None:
     """Raise InvalidInputError if the writer cannot name a directory or the epoch exceeds SQLite's integer range."""
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
-            f"{writer!r:.60} cannot name a writer",
-            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts as 3 per byte of its UTF-8",
+            f"{writer!r:.60} is not a valid writer name",
+            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; each UTF-8 byte of other characters counts as 3",
         )
     if not 0 <= epoch <= MAX_EPOCH:
         raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} is out of range", advice=f"Use 0 to {MAX_EPOCH}")
@@ -186,9 +186,7 @@ class StagedWriter:
             self._file = self._files.open_write(self._path)
             if self._file.size_bytes() < self._position:
                 raise InvalidInputError(
-                    f"the file ends before byte {self._position}",
-                    where=self._path,
-                    advice="Stage the part's batches in their order",
+                    f"the file ends before byte {self._position}", where=self._path, advice="Stage the batches of a part in order"
                 )
         self._file.write_at(data, self._position)
         self._position += len(data)
@@ -298,6 +296,6 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
             f"a staged batch of {chunk.size_bytes} bytes for {chunk.topic}, partition {chunk.partition} is "
             + ("missing" if file is None else "cut short" if got < chunk.size_bytes else "damaged"),
             where=f"{path}, byte {position}",
-            advice="The job that staged it sends its batch again when it is restarted",
+            advice="Restart the job that staged the batch: the job sends the batch again",
         )
     return data

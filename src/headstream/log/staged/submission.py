@@ -120,16 +120,16 @@ def commit_to(
             raise failure
         if locked is None and not _is_in_inbox(log, writer, epoch):
             raise CorruptLogError(
-                "the manifest of a staged commit was rejected; the log of the writing process has the reason",
+                "the manifest of a staged commit was rejected; see the log output of the writing process for the reason",
                 where=path,
                 advice="Send the batch again",
             )
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(
-                    f"the commit is not appended in time: {locked.what}",
+                    f"the commit was not appended in time: {locked.what}",
                     where=path,
-                    advice="It is stored, and appended once, by that process or by the log's next writer: do not send it again",
+                    advice="Do not send the commit again: it is stored, and that process or the next writer appends it once",
                 )
             if _withdraw(log, path):
                 raise _refusal(locked, timeout_s)
@@ -144,9 +144,9 @@ def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> Non
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(
-            f"epoch {epoch} of writer {record.writer!r} is before its epoch {record.epoch}: it is not appended",
+            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, so it is not appended",
             where=log.root,
-            advice="Epochs of a writer ascend; use another writer for another job",
+            advice="Use ascending epochs per writer, and another writer for another job",
         )
 
 
@@ -162,7 +162,7 @@ def _withdraw(log: Log, path: str) -> bool:
 
 def _refusal(locked: LogLockedError, timeout_s: float) -> LogLockedError:
     return LogLockedError(
-        f"{locked.what}; it did not append the commit within {timeout_s:g} s",
+        f"{locked.what}; that process did not append the commit within {timeout_s:g} s",
         where=locked.where,
-        advice="A process that uses Headstream appends commits in the background: stop it if it hangs. Nothing was written",
+        advice="Nothing was written. The writing process appends commits in the background: stop that process if it hangs",
     )

@@ -72,7 +72,7 @@ def share_with_group(directory: str, group_access: str) -> None:
         group_access: One of GROUP_ACCESS.
     """
     if group_access not in GROUP_ACCESS:
-        raise InvalidOptionError(f"group_access is {group_access!r}", advice=f"Use {', '.join(GROUP_ACCESS)}")
+        raise InvalidOptionError(f"group_access must be one of {', '.join(GROUP_ACCESS)}, not {group_access!r}")
     if group_access == "none":
         return
     wanted = GROUP_ACCESS[group_access]
@@ -88,7 +88,7 @@ def share_with_group(directory: str, group_access: str) -> None:
     except OSError as error:
         raise storage_error(error, "share a directory with its group", directory) from error
     raise InvalidOptionError(
-        f"group_access is {group_access!r}, and the existing log has a directory of mode {mode:04o}",
+        f"group_access is {group_access!r}, but the directory of the existing log has mode {mode:04o}",
         where=directory,
-        advice=f"Run chmod {wanted:04o} for it and all directories in it, and set the group's rights of all files",
+        advice=f"Run chmod {wanted:04o} for all directories of the log, and set the group's rights of all files",
     )

@@ -123,9 +123,9 @@ class CompactionPass:
         for segment in found:
             if segment.fault:
                 raise CorruptLogError(
-                    f"a segment is damaged: {segment.fault}. It and all newer segments are not compacted",
+                    f"a segment is damaged: {segment.fault}. This segment and all newer segments were not compacted",
                     where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
-                    advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
+                    advice="Run headstream verify --repair, and restore the other damaged files from a copy",
                 )
 
     @staticmethod

@@ -49,5 +49,5 @@ def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]
 def retry_time_us(task: str, error: HeadstreamError, now_us: int) -> int:
     """Log a failed task; return the time of its retry: in an hour, or in a minute if the operating system reported an error."""
     is_refused = isinstance(error, StorageError)
-    _LOGGER.warning("%s failed, and is retried in %s: %s", task, "a minute" if is_refused else "an hour", error)
+    _LOGGER.warning("%s failed and will be retried in %s: %s", task, "a minute" if is_refused else "an hour", error)
     return now_us + (_SHORT_PAUSE_US if is_refused else LONG_PAUSE_US)

@@ -69,7 +69,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
                 _rewrite(SegmentRewrite(directory, files, context), directory, closed[-1], offset)
     except PassCancelledError:
         what = "the topic was deleted or changed while its messages were removed"
-        raise TopicNotFoundError(what, where=str(topic.name), advice="Look up the topic, and try again") from None
+        raise TopicNotFoundError(what, where=str(topic.name), advice="Look up the topic again, and retry") from None
     finally:
         log.note_removed(topic, number)
         log.states.note_replaced()

@@ -50,9 +50,9 @@ def check_whole(directory: str, segment: Closed) -> None:
     """Raise CorruptLogError if a segment from which to remove messages is damaged."""
     if segment.fault:
         raise CorruptLogError(
-            f"a segment is damaged: {segment.fault}. Its messages are not removed",
+            f"a segment is damaged: {segment.fault}. Messages of this segment were not removed",
             where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
+            advice="Run headstream verify --repair, and restore the other damaged files from a copy",
         )
 
 

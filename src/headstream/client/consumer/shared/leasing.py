@@ -223,7 +223,7 @@ class Leasing:
         return LeaseLostError(
             told if len(refused) <= _MOST_NAMED else f"{told}; and more",
             where=where,
-            advice="Nothing is recorded for it. Set a longer lease=, or call extend(message, '1m') before the lease ends",
+            advice="Nothing was recorded. Set a longer lease=, or call extend(message, '1m') before the lease ends",
         )
 
     def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:

@@ -61,7 +61,7 @@ class KafkaAddress:
         for name in ("connect_timeout_ms", "timeout_ms"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= _LONGEST_MS:
-                raise InvalidOptionError(f"{name} is {value!r}", advice=f"Use 1 to {_LONGEST_MS}, milliseconds")
+                raise InvalidOptionError(f"{name} must be 1 to {_LONGEST_MS} ms, not {value!r}")
 
     @property
     def place(self) -> str:
@@ -74,12 +74,12 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
     parts = restore_slashes(parts)
     users, at, hosts = parts.netloc.rpartition("@")
     if not _HOSTS.fullmatch(hosts):
-        raise InvalidUrlError("the URL names no Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
+        raise InvalidUrlError("the URL must name a Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
     if parts.path.strip("/") or parts.fragment:
         raise InvalidUrlError(
-            "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+            "a Kafka URL must not have a path or a fragment",
             where=f"kafka://{hosts}",
-            advice="Topics are named by subscribe or topic, or in a client's calls",
+            advice="Name topics in the option subscribe or topic, or in the calls of the client",
         )
     user, _, password = (unquote(part) for part in users.partition(":"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -92,7 +92,7 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
     for name in query:
         if not name.startswith(_PREFIX):
             raise InvalidUrlError(
-                "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+                "the query of a Kafka URL must contain only kafka.* settings",
                 where=f"kafka://{hosts}",
                 advice="Pass other options by name",
             )
@@ -128,7 +128,7 @@ def parse_kafka_address(
             )
     for name in settings:
         if name in _FIXED:
-            raise InvalidOptionError(f"kafka.{name} is set by the client itself", advice="Omit it; docs/kafka.md lists its value")
+            raise InvalidOptionError(f"the client itself sets kafka.{name}", advice="Omit kafka.{name}; see docs/kafka.md")
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)
         if isinstance(text, str):

@@ -81,7 +81,7 @@ class Cluster:
             return kind(self.settings(**more))
         except KafkaException as error:
             raise InvalidOptionError(
-                f"librdkafka rejects the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
+                f"librdkafka rejected the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
             ) from None
 
     def _note(self, error: Any) -> None:

@@ -125,7 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
+            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Create a new consumer") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Remove a member."""
@@ -176,7 +176,7 @@ class KafkaGroups:
         """Return one group; GroupNotFoundError if the group has neither members nor offsets in the topic."""
         found = self._describe(topic, *self._partitions(topic), group)
         if found is None:
-            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List them with log.groups()")
+            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List the groups with log.groups()")
         return found
 
     def _partitions(self, topic: TopicName) -> tuple[str, range, Mapping[Any, int], Mapping[Any, int]]:

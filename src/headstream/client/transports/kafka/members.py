@@ -199,9 +199,9 @@ class KafkaMembership:
             now_s = time.monotonic()
             if now_s > until_s:
                 raise ServerUnreachableError(
-                    f"the group {self.group!r} did not admit the member",
+                    f"the member could not join the group {self.group!r} in time",
                     where=str(self.topic),
-                    advice="Check its state: another member can be too slow to rebalance",
+                    advice="Check the state of the group: another member may delay the rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
@@ -276,7 +276,7 @@ class KafkaMembership:
                     raise self._rebalanced(lost, was_sent=was_sent)
                 return
             if isinstance(error, RuntimeError):
-                raise ClosedError("the consumer is closed", advice="Create another with log.consumer()") from error
+                raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()") from error
             if error.code() == _fenced:
                 raise self._rebalanced(sorted([*lost, *left]), was_sent=was_sent)
             found = refused(error, f"{self.topic}, group {self.group!r}", "nothing is committed")
@@ -287,7 +287,7 @@ class KafkaMembership:
                 raise OutcomeUnknownError(
                     f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
-                    advice="Commit again; if the consumer ends first, its messages can be delivered again",
+                    advice="Commit again; if the consumer ends first, the messages can be delivered again",
                 ) from found
             self._cluster.pause()
 
@@ -309,15 +309,15 @@ class KafkaMembership:
         """Return the error for a commit in lost partitions; `was_sent`: an earlier attempt may have succeeded."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may or may not be committed: the member no longer owns it in the group"
-                f" {self.group!r}",
+                f"partition {_listed(partitions)} may or may not be committed: this member of the group {self.group!r} "
+                "no longer owns it",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
             f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",
             where=str(self.topic),
-            advice="Its uncommitted messages are delivered again; process messages within session_timeout_ms",
+            advice="Uncommitted messages of the partition are delivered again; process messages within session_timeout_ms",
         )
 
     def close_soon(self) -> None:

@@ -87,7 +87,7 @@ class PartitionReader:
 
     def _open(self) -> Any:
         if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
         if self._consumer is None:
             self._consumer = self._cluster.make(
                 Consumer,
@@ -148,7 +148,7 @@ class PartitionReader:
             self._cluster.check_interrupt()
             self._pump(_SLICE_S)
             if time.monotonic() > until_s:
-                raise ServerUnreachableError("the leaders did not send their messages", where=str(where), advice="Try again")
+                raise ServerUnreachableError("the leaders did not send messages in time", where=str(where), advice="Try again")
         for state, end in awaited:
             state.known_end = end
 
@@ -198,7 +198,7 @@ class PartitionReader:
                     raise refused(error, str(where), "the partition cannot be read")
             if time.monotonic() > until_s:
                 raise ServerUnreachableError(
-                    "the partition's leader did not send its messages", where=f"{where}, partition {key[1]}", advice="Try again"
+                    "the leader did not send messages in time", where=f"{where}, partition {key[1]}", advice="Try again"
                 )
 
     def _begin(self, key: tuple[str, int], offset: int) -> _PartitionState:
@@ -236,7 +236,7 @@ class PartitionReader:
             return
         with self._lock:  # another thread can close the reader between two waits
             if self._is_closed:
-                raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+                raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
             first = self._consumer.poll(timeout_s)
             rest = self._consumer.consume(_MOST_AT_ONCE, 0) if first is not None else ()
         if first is not None:

@@ -82,5 +82,5 @@ def _decode(record: Any, headers: list[KafkaHeader], time_us: int, convention: C
     if any(not name or len(name) > _SAFE_KEY_CHARACTERS for name, _ in headers):
         place = f"{record.topic()}, partition {record.partition()}, offset {record.offset()}"
         for loss in find_losses(plain):
-            _log.warning("%s: it is dropped (%s)", loss, place)
+            _log.warning("%s: the header is dropped (%s)", loss, place)
     return decode_record(plain, on_loss="drop", convention=convention)

@@ -63,12 +63,12 @@ TRANSIENT: Final = frozenset(
 """Codes of errors that pass: a leader or coordinator is being elected, or a broker is unavailable."""
 
 _ADVICE: Final[dict[type[HeadstreamError], str]] = {
-    TopicNotFoundError: "List them with log.topics(), or create the topic first",
+    TopicNotFoundError: "List the topics with log.topics(), or create the topic first",
     AuthenticationError: "Check user, password, kafka.security.protocol and kafka.sasl.mechanism",
     PermissionDeniedError: "Ask the cluster's administrator for the ACL",
     ServerUnreachableError: "Check the brokers' addresses, and that they are running",
     LimitError: "Raise the topic's max.message.bytes, or send smaller messages",
-    RebalancedError: "The group gave the partition to another member, which gets the uncommitted messages again",
+    RebalancedError: "The partition was assigned to another member, which receives the uncommitted messages again",
     GroupInUseError: "Stop the group's members first",
 }
 

@@ -159,13 +159,13 @@ class Sender:
                 f"the brokers acknowledged {stored} of {len(enqueued.positions)} messages within delivery_timeout_ms: "
                 f"{first.str()}",
                 where=str(topic),
-                advice="Check whether they are stored before sending them again",
+                advice="Check whether the messages are stored before sending them again",
             )
         if codes <= _UNSENT:
             return ServerUnreachableError(
-                "the messages could not be sent within delivery_timeout_ms: no leader of the partition answered",
+                "the messages could not be sent within delivery_timeout_ms: the partition's leader did not answer",
                 where=str(topic),
-                advice="Send them again, or raise delivery_timeout_ms",
+                advice="Send the messages again, or raise delivery_timeout_ms",
             )
         error = refused(first, str(topic), "the messages are not stored")
         if isinstance(error, (TopicNotFoundError, PartitionNotFoundError)) or codes == {_FORGOTTEN}:
@@ -175,7 +175,7 @@ class Sender:
             except TopicNotFoundError as missing:
                 return missing
             return PartitionNotFoundError(
-                f"topic {str(topic)!r} has no such partition", advice=f"Its partitions are 0 to {count - 1}"
+                f"topic {str(topic)!r} does not have the partition", advice=f"Its partitions are 0 to {count - 1}"
             )
         if isinstance(error, LimitError):
             error.advice = "Raise the topic's max.message.bytes, or send smaller messages or smaller batches (batch_bytes)"

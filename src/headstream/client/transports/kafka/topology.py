@@ -98,13 +98,13 @@ class KafkaTopics:
                 if not partitions:
                     return
             self._cluster.pause()
-        raise ServerUnreachableError("the brokers have not finished the change of the topic", where=spelled, advice="Check later")
+        raise ServerUnreachableError("the brokers did not change the topic in time", where=spelled, advice="Check later")
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
         spelled = self._cluster.names.find_kafka_name(name)
         if spelled is None:
-            raise TopicNotFoundError(f"there is no topic {str(name)!r}", advice="Kafka has no such name: look with log.topics()")
+            raise TopicNotFoundError(f"there is no topic {str(name)!r}", advice="List the topics with log.topics()")
         return self._describe([spelled])[0]
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
@@ -341,5 +341,5 @@ def _number(settings: Mapping[str, Any], name: str) -> int | None:
 
 def _no_stream(name: str) -> HeadstreamError:
     return StreamNotFoundError(
-        f"there is no stream {name!r}", advice="List them with log.streams(): a stream exists while it has a topic"
+        f"there is no stream {name!r}", advice="See log.streams(): a stream exists only while it has a topic"
     )

@@ -46,16 +46,14 @@ class RemoteOptions:
     def __post_init__(self) -> None:
         for name in ("tls", "tls_verify"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}", advice="Use True or False")
+                raise InvalidOptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
             value = getattr(self, name)
             if isinstance(value, timedelta):
                 value = value / timedelta(milliseconds=1)
                 object.__setattr__(self, name, value)
             if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:
-                raise InvalidOptionError(
-                    f"{name} is {value!r}", advice=f"Use {least} to {_LONGEST_MS}, milliseconds, or a timedelta"
-                )
+                raise InvalidOptionError(f"{name} must be {least} to {_LONGEST_MS} ms, or a timedelta, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +100,11 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     try:
         host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
     except ValueError:  # the text can be a part of a password: errors do not contain it
-        raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
+        raise InvalidUrlError("the port is invalid", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
         raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL must not have a path", advice=f"Pass topics to calls, as shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL must not have a path", advice=f"Name topics in calls, as shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -148,17 +146,17 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("TLS options are given without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options require TLS", advice="Add tls=true")
     return options
 
 
 def _read_option(name: str, text: str, kind: str) -> Any:
     if kind == "bool":
         if text not in ("true", "false"):
-            raise InvalidOptionError(f"{name} is {text!r}", advice="Use true or false")
+            raise InvalidOptionError(f"{name} must be true or false, not {text!r}")
         return text == "true"
     if kind == "int":
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise InvalidOptionError(f"{name} is {text!r}", advice="Use a number of milliseconds")
+            raise InvalidOptionError(f"{name} must be a number of milliseconds, not {text!r}")
         return int(text)
     return text

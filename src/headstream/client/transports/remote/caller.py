@@ -109,7 +109,7 @@ class Caller:
                 raise ServerError(
                     "the server does not support Headstream's own commands",
                     where=self.address.place,
-                    advice="It can be a plain Iggy server: use one of Iggy's clients, or start `headstream server`",
+                    advice="If the server is an Iggy server, use an Iggy client, or start `headstream server`",
                 ) from None
             raise
         self._was_connected = True

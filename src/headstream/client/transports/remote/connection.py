@@ -119,15 +119,15 @@ def lost(address: ServerUrl, error: Exception | str) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"the connection to the server broke: {reason if reason.isprintable() else repr(reason)}",
         where=address.place,
-        advice="The outcome of the command is unknown: check before repeating it",
+        advice="The outcome of the command is unknown: check the outcome before repeating the command",
     )
 
 
 def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationError:
     """Return the error for a refused login, with user and server."""
-    advice = "See that name and password are right"
+    advice = "Check the user name and the password"
     if address.token is not None:
-        advice = "It may have expired or been deleted: make another with `headstream token create`"
+        advice = "The token may have expired or been deleted: create a new token with `headstream token create`"
     explained = AuthenticationError(f"{address.who} cannot log in: {error.what}", where=address.place, advice=advice)
     explained.status = error.status
     return explained
@@ -139,7 +139,7 @@ def make_tls(address: ServerUrl) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=address.options.tls_ca_file)
     except OSError as error:
         raise InvalidOptionError(
-            f"tls_ca_file cannot be used: {error.strerror or error}",
+            f"cannot load tls_ca_file: {error.strerror or error}",
             where=address.options.tls_ca_file,
             advice="Specify a PEM file with certificates",
         ) from None

@@ -87,7 +87,7 @@ class HttpConnector:
             raise explain_login(address, error) from None
         if found.access_token is None:
             raise ServerError(
-                "the server accepted the login without returning an access token", where=address.place, advice="Check its version"
+                "the server returned no access token for the login", where=address.place, advice="Check its version"
             )
         return found.access_token
 
@@ -203,7 +203,7 @@ class HttpConnection:
             advice = (
                 "Send smaller batches (batch_bytes), or raise the server's headstream.max_frame_size or http.max_request_size"
             )
-            return LimitError("a request exceeds the server's limit over HTTP", where=self._address.place, advice=advice)
+            return LimitError("a request exceeds the server's limit for HTTP", where=self._address.place, advice=advice)
         if status >= 500:  # mostly a proxy's, which can have forwarded the request
             return lost(self._address, text)
         if status == 401:

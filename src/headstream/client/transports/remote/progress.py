@@ -78,7 +78,7 @@ class RemoteGroups:
         """Add a new member to a group; see Groups.join()."""
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
-            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+            raise InvalidOptionError(f"session_timeout_ms must be above 0, not {session_timeout_ms}", where=group)
         timeout_ms = min(math.ceil(session_timeout_ms), (1 << 32) - 1)
         entered = self._caller.call(EnterGroup(topic.stream, topic.topic, group, timeout_ms, is_shared))
         if self._thread is None:
@@ -156,7 +156,7 @@ def as_rebalanced(error: ClosedError) -> HeadstreamError:
     if error.status is None:
         return error
     return RebalancedError(
-        error.what, where=error.where, advice="Its uncommitted messages are delivered again, to another member"
+        error.what, where=error.where, advice="Uncommitted messages of the member are delivered again, to another member"
     )
 
 

@@ -33,7 +33,7 @@ try:
     from aioquic.quic.configuration import QuicConfiguration
     from aioquic.quic.connection import QuicConnection
 except ImportError as _error:
-    raise MissingExtraError(f"quic:// needs {_error.name}", advice="Install headstream[quic]") from None
+    raise MissingExtraError(f"quic:// requires {_error.name}", advice="Install headstream[quic]") from None
 
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
@@ -55,7 +55,7 @@ class QuicConnector:
             self._trusted = None if options.tls_ca_file is None else _read(options.tls_ca_file)
         except OSError as error:
             raise InvalidOptionError(
-                f"tls_ca_file cannot be used: {error.strerror or error}",
+                f"cannot load tls_ca_file: {error.strerror or error}",
                 where=options.tls_ca_file,
                 advice="Specify a PEM file with certificates",
             ) from None
@@ -154,7 +154,7 @@ class QuicClientConnection:
             raise ServerUnreachableError(
                 f"the server cannot be reached: {self._failure}",
                 where=self._address.place,
-                advice="Check that it serves QUIC there, and trust its certificate with tls_ca_file",
+                advice="Check that the server listens for QUIC there, and trust its certificate with tls_ca_file",
             )
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:

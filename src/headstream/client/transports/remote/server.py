@@ -93,7 +93,7 @@ class Server:
             raise NotFoundError(
                 f"there is no client {client_id}",
                 where=self.place,
-                advice="List them with log.server.clients() or `headstream client list`",
+                advice="List the clients with log.server.clients() or `headstream client list`",
             )
         return found
 
@@ -114,7 +114,7 @@ class Server:
             raise NotFoundError(
                 f"there is no user {user!r}",
                 where=self.place,
-                advice="List them with log.server.users() or `headstream user list`",
+                advice="List the users with log.server.users() or `headstream user list`",
             )
         return found
 
