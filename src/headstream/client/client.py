@@ -280,8 +280,8 @@ class Client:
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
         """Change options of a topic, and return it; omitted options stay unchanged, None disables an option.
 
-        Retention deletes whole segment files in the background, never the active file. Each partition can therefore exceed a
-        limit by up to one file.
+        Retention deletes whole segment files in the background, never the active file. Each partition can exceed a limit by up to
+        one file.
 
         Args:
             name: `stream/topic`.
@@ -393,8 +393,8 @@ class Client:
         """Return a producer that sends messages to a topic in batches.
 
         Args:
-            encode: A serializer, such as serializers.json(), or a function from a value to bytes. The producer then accepts
-                values instead of payloads.
+            encode: A serializer, such as serializers.json(), or a function from a value to bytes; the producer then accepts
+                values.
             linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without delay.
             batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
             batch_count: Number of messages at which a batch is sent immediately.
@@ -497,8 +497,8 @@ class Client:
             options: By name:
                 group: Group for which offsets are committed.
                 name: Single consumer for which offsets are committed. Without group and name, nothing is committed.
-                partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
-                    partitions are not shared.
+                partitions: Partitions to read, not shared with the group; None: all partitions, or the partitions that the group
+                    assigns.
                 start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
@@ -513,8 +513,8 @@ class Client:
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
-                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default); then another
-                    worker receives the message.
+                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default), before another
+                    worker receives it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
                     reading, within the consumer's calls and in their thread.
 
@@ -637,8 +637,8 @@ class Client:
     def groups(self, topic: str | TopicName) -> list[Group]:
         """Return the consumer groups of a topic, by name, with their members, committed offsets and lag.
 
-        A group exists if it was created on a server, has committed offsets or has members. Members in this process, or on the
-        server, are listed individually.
+        A group exists if it was created on a server, has committed offsets or has members. Members in this process or on the
+        server are listed.
 
         Raises:
             TopicNotFoundError: the topic does not exist.

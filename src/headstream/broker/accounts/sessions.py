@@ -1,7 +1,6 @@
 """Sessions: connected clients with their users and times.
 
-A session is one connection or, over HTTP, one request. Owners of state that belongs to a connection register a callback with
-`on_close` to remove the state.
+A session is one connection or, over HTTP, one request. State that belongs to a connection is removed by callbacks (`on_close`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AsyncConsumer and AsyncTopicsConsumer: Consumer and TopicsConsumer for asyncio.
 
-Both classes share all code except methods that take a topic name. Calls run in the consumer's own thread; returning a buffered
-message needs no thread.
+Both classes share all code except methods that take a topic name. Calls run in the consumer's thread, except for buffered
+messages.
 """
 
 from __future__ import annotations

@@ -138,8 +138,7 @@ class Consumer(BaseConsumer):
 
         Raises:
             CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips the
-                damage. Until then, poll() reads the other partitions, and raises the error again when the other partitions have
-                no more messages.
+                damage. Until then, poll() reads the other partitions, and raises the error again at their ends.
         """
         self._check_open()
         if check_whole("count", count) < 1:

@@ -94,8 +94,7 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for single
-        delivery."""
+        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for loops."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:

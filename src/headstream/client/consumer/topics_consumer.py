@@ -1,7 +1,7 @@
 """TopicsConsumer: one consumer of several topics, and of topics that match a pattern as they are created and deleted.
 
-A TopicsConsumer has a Consumer for each topic, and delivers from the consumers that have messages in rotation. Patterns are
-matched again every few seconds.
+A TopicsConsumer has a Consumer for each topic, and delivers their messages in rotation. Patterns are matched again every few
+seconds.
 """
 
 from __future__ import annotations

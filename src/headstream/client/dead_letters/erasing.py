@@ -137,8 +137,7 @@ class Erasure:
 
         Raises:
             LegalHoldError: a topic was put under legal hold after find().
-            CorruptLogError: a segment is damaged; its messages are marked, but kept until a repair. All other messages are
-                erased.
+            CorruptLogError: a segment is damaged; its messages are marked, but kept until a repair. Other messages are erased.
             PermissionDeniedError: the user has no permission to manage a topic.
         """
         total, done = sum(len(each.offsets) for each in self.partitions), 0

@@ -62,8 +62,7 @@ class TopicCommands(Protocol):
         """Delete a topic with its messages and offsets."""
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic (fields of TopicOptions) by name; omitted options are
-        unchanged."""
+        """Change options of a topic (fields of TopicOptions); omitted options are unchanged."""
 
     def rename(self, name: TopicName, to: str) -> None:
         """Rename a topic within its stream."""

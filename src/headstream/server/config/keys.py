@@ -1,7 +1,6 @@
 """The keys of a server's configuration: name, accepted values, and effect.
 
-The names are the same as in Iggy's server, whose files work unchanged; only the section
-[headstream] is new.
+The names are Iggy's, so that Iggy's files work unchanged; only the section [headstream] is new.
 
     read         converts the value for config.py; raises ValueError
     without      why the key has no effect; the key is accepted, and a warning lists it

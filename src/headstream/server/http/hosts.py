@@ -17,8 +17,8 @@ the name does not belong to the server.
     a name in `headstream.allowed_hosts`      always: a proxy may have changed `Host`
     any other, `null`                         if `http.cors.allowed_origins` contains it or `*`
 
-Ports of `Host` are not compared, because containers and tunnels change ports. `X-Forwarded-Host` is ignored, because pages can
-set it.
+Ports of `Host` are not compared, because containers and tunnels change ports. `X-Forwarded-Host` can be set by pages and is
+ignored.
 """
 
 from __future__ import annotations

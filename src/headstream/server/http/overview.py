@@ -22,8 +22,7 @@ _OMITTED: Final = ("caches", "server_semver")
 
 
 def survey(request: ViewRequest) -> dict[str, Any]:
-    """Return the counts and memory use of a server, and each transport's traffic since the
-    start."""
+    """Return counts and memory use of a server, and traffic per transport since the start."""
     stats: Stats = request.ask(GetStats())
     transports = []
     for traffic in request.traffic:

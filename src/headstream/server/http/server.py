@@ -3,8 +3,8 @@
     request -> token -> find_route -> decode_http -> Dispatcher.answer -> encode_http_reply -> response
                401      404 405       400 415 413 422     400 403 404
 
-Each request has a separate session, which is not listed as a client. Slow commands run on a worker thread; a request that waits
-for messages blocks no thread.
+Each request has a separate session, which is not listed as a client. Slow commands run on a worker thread; waits for messages
+block no thread.
 """
 
 from __future__ import annotations

@@ -32,8 +32,7 @@ _TODAY: Final = "0.11"
 class Claims(NamedTuple):
     """The claims of a token: user, token id, times (seconds since 1970 UTC), the user's generation, and the JSON format.
 
-    `is_today` selects the JSON format of Iggy servers from version 0.9 (core/wire/vsr/http.py), for clients that logged in as
-    such an SDK.
+    `is_today` selects the JSON format of Iggy servers from version 0.9 (core/wire/vsr/http.py), for SDKs of these versions.
     """
 
     user_id: int

@@ -31,8 +31,8 @@ class Acceptor:
     Args:
         sock: A non-blocking listening socket, which the acceptor closes.
         count_free: Returns the number of additional connections that are allowed, without subtracting pending connections.
-        evict_one: Closes a connection without a login; returns whether such a connection existed. If not, the oldest pending
-            connection is closed.
+        evict_one: Closes a connection without a login; if it returns False (none exists), the oldest pending connection is
+            closed.
         refuse: Called for each connection that is closed because the limit is reached.
         most_pending: Maximum number of delayed connections and handshakes; above it, the oldest is aborted.
     """

@@ -66,8 +66,7 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
     """Write a response.
 
     Args:
-        is_joined: Whether to write a joined copy, for pieces of much larger buffers that would otherwise stay in memory until the
-            response is sent.
+        is_joined: Whether to write a joined copy, so that the much larger buffers of the pieces do not stay in memory.
     """
     if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))

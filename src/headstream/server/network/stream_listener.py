@@ -59,8 +59,7 @@ class StreamListener(Generic[_C]):
     """The connections of one TCP listener, up to a maximum; runs in the event loop.
 
     Args:
-        max_connections: Maximum number of connections; above it, the oldest connection without a login is closed, else the new
-            connection.
+        max_connections: Maximum number of connections; above it, the oldest without a login is closed, else the new connection.
         timeouts: Timeouts of each connection, seconds, which also determine the interval of checks.
     """
 

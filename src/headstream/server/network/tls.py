@@ -34,8 +34,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
     """Return the TLS context of a server with this certificate; TLS 1.2 or later.
 
     Raises:
-        InvalidOptionError: the files do not contain a certificate and its key, the password is wrong, or other users can read the
-            key.
+        InvalidOptionError: the certificate or key is missing, the password is wrong, or other users can read the key.
     """
     try:
         data = files.certificate.read_bytes()

@@ -1,8 +1,7 @@
 """UnauthenticatedConnections: chooses the connection that is closed when a listener is full.
 
 Clients can open connections at no cost, and only a login identifies users. At the limit, the oldest connection without a login
-and without a running request is therefore closed in favor of the new connection. If all have logged in, the new connection is
-refused.
+and without a running request is therefore closed for the new connection. If all have logged in, the new connection is refused.
 """
 
 from __future__ import annotations

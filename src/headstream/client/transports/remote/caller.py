@@ -1,7 +1,7 @@
 """Caller: sends commands over a pool of connections, so that a wait, a send and a query do not block each other.
 
-A broken connection is reopened with backoff. A pending command is retried if it is idempotent; otherwise the error states that
-the command's outcome is unknown.
+A broken connection is reopened with backoff. A pending command is retried if it is idempotent; otherwise the outcome is unknown
+(OutcomeUnknownError).
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""ConsoleFiles: the console's page, scripts and styles, with headers that forbid content from other
-origins.
+"""ConsoleFiles: the console's files, with headers that forbid content from other origins.
 
 /console          -> /console/
 /console/         bundle/index.html, not cached by browsers

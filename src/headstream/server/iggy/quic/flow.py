@@ -17,7 +17,7 @@ class BoundedQuicConnection(QuicConnection):
     """The server's side of a connection.
 
     Attributes:
-        window_bytes: Number of bytes that the peer can send ahead; initially the configured window. An increase applies to later
+        window_bytes: Number of bytes that the peer can send ahead; initially the configured window. Increases apply to later
             packets.
         is_paused: Whether to stop increasing the peer's limits.
     """

@@ -53,8 +53,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
 
 
 def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
-    """Create a self-signed certificate for localhost, unless a certificate exists that is valid for 30 more days and whose key
-    only this user can read.
+    """Create a self-signed certificate for localhost, unless a certificate with a private key is valid for 30 more days.
 
     The certificate uses ECDSA P-256, the only algorithm that Iggy clients accept, and is stored in a file, so that clients can be
     configured to trust it. A new certificate is logged, because clients that trust the previous certificate refuse it.

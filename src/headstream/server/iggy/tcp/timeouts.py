@@ -42,8 +42,7 @@ class ConnectionTimeouts:
     def find_fault(
         self, now_s: float, pending_bytes: int | None, unsent_bytes: int | None, *, is_known: bool, is_tight: bool = False
     ) -> tuple[str, dict[str, float]] | None:
-        """Return the timeout that has expired, and fields for the log line; None if no timeout has
-        expired.
+        """Return the expired timeout, and fields for the log line; None if no timeout has expired.
 
         Args:
             pending_bytes: Received bytes of a request; None while reading is paused.

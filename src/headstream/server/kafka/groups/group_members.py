@@ -60,7 +60,7 @@ class Joining:
         protocols: Assignment protocol -> metadata, preferred protocol first.
         rebalance_s: How long other members wait for this member to rejoin, seconds.
         must_return: Whether a new member first receives an id and must join again with this id.
-        can_skip: Whether the member, if it is the leader, supports a response that requests no
+        can_skip: Whether the member, as the leader, supports a response without a request for an
             assignment.
     """
 

@@ -1,5 +1,5 @@
 """The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted if the server
-already behaves in this way or if clients cannot notice the difference; responses contain the effective values.
+behaves in this way or clients cannot notice a difference; responses contain effective values.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values are kept compaction_delay_us
