@@ -399,8 +399,7 @@ class Loads:
         self.lasts = [us for us in self.lasts if us >= until_us]
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
-        """Remove and return starts of loads before a time: (first row, last row, False), or (announced time, time before it,
-        True)."""
+        """Remove and return load starts before a time: (first row, last row, False) or (announced, time before it, True)."""
         begins = [at_us for at_us in self.begins if at_us < until_us]
         due = [(at_us, at_us - 1, True) for at_us in begins]
         spans: list[tuple[int, int]] = []

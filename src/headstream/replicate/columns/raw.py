@@ -64,8 +64,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
 
 
 def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows with one of the given keys, or, if `without` is set, all other rows. Keys have the rows' types and can
-    repeat."""
+    """Return the rows with one of the keys (of the same types, repeats allowed) or, with `without`, all other rows."""
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
     return take_rows(rows, found["_hs_row"].combine_chunks().sort())

@@ -91,8 +91,7 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order from the object store, read at most once per _ASK_EVERY_S; an order in the local directory is stored
-        first."""
+        """Return the order from the object store, read at most once per _ASK_EVERY_S; first store a local order there."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None

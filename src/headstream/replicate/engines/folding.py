@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table has so many small files or deleted rows that it must be folded."""
+    """Return whether the table's small files or deleted rows exceed the limits and it must be folded."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
@@ -168,8 +168,7 @@ def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
 
 
 def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
-    """Return the first files, sorted by size, up to the last file that is at most twice as large as all smaller files
-    together."""
+    """Return the files, sorted by size, up to the last file that is at most twice as large as all smaller files together."""
     before = itertools.accumulate((file.size for file in files), initial=0)
     last = max(
         (number for number, (file, size) in enumerate(zip(files, before, strict=False)) if file.size <= 2 * size), default=-1

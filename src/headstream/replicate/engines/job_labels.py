@@ -38,8 +38,7 @@ class JobLabels:
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the query's job group, so they end with the
-        query."""
+        """Return a context in which this thread's jobs have a description and the query's group, so they end with it."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

@@ -206,8 +206,7 @@ class KeyIndex:
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file, by its name in the table's log and its row count if known; None if it does not
-        exist."""
+        """Return the index of a data file, by its name in the table's log and its row count if known, or None."""
         if self._directory is None:
             return None
         name = _name(file, columns)

@@ -1,4 +1,4 @@
-"""The configuration of a pipeline: its source, the places of its tables and state, and its error policies."""
+"""The configuration of a pipeline: source, locations of tables and state, and error policies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
 OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 
 LOAD_GAP_US: Final = 5 * 60 * 1_000_000
-"""How long after a change a REFRESH row must be logged to begin a new load. Within this time, rows of one load and changes can
-be in the log in any order, because of partitions and resent batches."""
+"""Minimum time between a change and a later REFRESH row, in the log, for the row to begin a new load, microseconds. Within this
+time, rows of one load and changes can be in any order, because of partitions and repeated batches."""
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
-"""Most messages of one micro-batch: enough to spread a merge's fixed cost, few enough for the driver's memory when decoded."""
+"""Maximum number of messages per micro-batch: enough to distribute a merge's fixed cost, and few enough for the driver's
+memory."""
 
 PATH_SETTINGS: Final = (
     "tables",
@@ -41,25 +42,25 @@ PATH_SETTINGS: Final = (
     "metrics",
 )
 TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
-"""The path settings for Delta tables: these can be in an object store."""
+"""The path settings for Delta tables."""
 
 STORE_PLACES: Final = frozenset(PATH_SETTINGS) - {"checkpoint_from"}
 """All path settings that can be in an object store."""
 
 DELAYED_TOPIC: Final = "replicate/delayed"
-"""The delayed topic in a pipeline's own log, unless a setting names another."""
+"""The default delayed topic in a pipeline's own log."""
 
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
-"""Path parts that break deltalake: it decodes paths twice, and parses some characters as parts of a URL."""
+"""Path parts that deltalake cannot handle, because it decodes paths twice and parses some characters as parts of a URL."""
 
 
 def is_kafka(source: str | None) -> bool:
-    """Return whether a source's URL names a Kafka cluster."""
+    """Return whether a source is the URL of a Kafka cluster."""
     return source is not None and source.strip().lower().startswith("kafka:")
 
 
 class Problem(NamedTuple):
-    """An invalid setting: its name, the problem, and the advice."""
+    """An invalid setting: its name, the problem, and advice."""
 
     setting: str
     what: str
@@ -68,68 +69,71 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateConfig:
-    """One pipeline.
+    """The configuration of one pipeline.
 
     Args:
-        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the envelopes; None for a pipeline
-            that reads a DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are also read.
-        metadata: Topics with metadata messages; empty if the data topics contain the metadata.
-        kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
-        tables: Place of the Delta tables: one a source table, at `<schema>/<table>`.
-        checkpoint: Place of the pipeline's own state.
-        checkpoint_from: A checkpoint in a directory, with which a new checkpoint in an object store begins.
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the change messages; None if the pipeline reads a
+            DataFrame.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name). Metadata messages in these topics are read
+            too.
+        metadata: Topics with metadata messages; empty if the data topics contain these messages.
+        kafka: Settings of Kafka clients, for example `kafka.security.protocol`.
+        tables: Location of the Delta tables; the table of a target is at `<schema>/<table>`.
+        checkpoint: Location of the pipeline's own state.
+        checkpoint_from: A checkpoint in a directory, from which a new checkpoint in an object store is created.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
-        zone: Place of the schema store; by default in the checkpoint.
-        schemas: Place of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
-        registry: The schema registry, for messages with its framing.
+        zone: Location of the schema store; by default in the checkpoint.
+        schemas: Location of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (`*.avsc`).
+        registry: The schema registry for messages with registry framing.
         format: The names of a message's parts in JSON.
-        debezium: The topics with messages of Debezium, and how they are read; None for none.
-        topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
-            in the pattern match those parts of the topic's name.
-        schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
-        on_missing_schema: `delayed` moves it to the delayed topic (which still releases it), `dead-letter`
-            dead-letters it, `fail` stops the pipeline.
-        delayed: The delayed topic, in the pipeline's own log; or a topic of a Kafka cluster to which its messages are copied,
+        debezium: The topics with Debezium messages, and settings for reading them; None if there are none.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name. `{schema}` and `{table}`
+            in the pattern match these parts of the topic's name.
+        schema_wait_us: Time for which a data message waits for its schema before `on_missing_schema` applies, microseconds.
+        on_missing_schema: `delayed` moves the message to the delayed topic, from which it is still released when the schema
+            arrives. `dead-letter` moves it to the dead-letter topic. `fail` stops the pipeline.
+        delayed: The delayed topic in the pipeline's own log, or a topic of a Kafka cluster to which delayed messages are copied,
             `kafka://host:9092/topic`.
-        dead_letter: A topic of a Kafka cluster to which the dead letters are copied, `kafka://host:9092/topic`; None for none.
-        max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
-        max_parked_bytes: Most bytes of waiting messages.
-        max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
-        max_dead_rate: Largest share of a table's messages that is dead-lettered, 0 to 1; beyond it the table stops. The same of
-            a topic's messages that belong to no table; beyond it the pipeline stops.
-        dead_rate_messages: Smallest number of messages that the share is computed from.
-        atomic: Whether a transaction's changes to a table become visible all at once or not at all.
-        transaction_wait_us: How long a transaction can lack some of its events before `on_incomplete_transaction`
-            applies, microseconds.
-        on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
-            the pipeline.
-        accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
-            ends.
-        accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
-        take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise it rejects them.
-        once: Stop after applying all messages that existed at the start.
-        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
-        max_messages_per_batch: Maximum number of messages of one micro-batch; for a log 5 % more if that reads all remaining
-            messages.
-        max_bytes_per_batch: Maximum stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of
-            Spark's driver. For logs only: Spark's Kafka source has no such limit.
-        spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.
-        change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
-        dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
-        storage: The object store of the places that are URIs.
-        merge: Settings of merges by deletion vectors.
-        iceberg: The Iceberg tables that share the Delta tables' files; None for none.
-        metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
-        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint in OpenTelemetry's variables.
+        dead_letter: A topic of a Kafka cluster to which dead letters are copied, `kafka://host:9092/topic`; None: no copy.
+        max_parked_count: Maximum number of waiting messages; above it the pipeline stops reading.
+        max_parked_bytes: Maximum size of waiting messages, bytes; above it the pipeline stops reading.
+        max_parked_age_us: Maximum wait of a message before an alarm is raised, microseconds.
+        max_dead_rate: Maximum share of dead letters among a table's messages, 0 to 1; above it the table is stopped. For a
+            topic's messages without a table, the pipeline stops above this share.
+        dead_rate_messages: Minimum number of messages for the computation of the share.
+        atomic: Whether all changes of a transaction to a table become visible together.
+        transaction_wait_us: Time for which a transaction can be incomplete before `on_incomplete_transaction` applies,
+            microseconds.
+        on_incomplete_transaction: `wait` raises an alarm and continues to wait, `apply` applies the events that have arrived,
+            `fail` stops the pipeline.
+        accept_recreated: Whether topics that were deleted and recreated are read from their beginning; otherwise the run ends
+            with an error.
+        accept_loss: Whether to skip messages that were deleted before they were read; otherwise the run ends with an error.
+        take_over: Whether to take over tables that another pipeline has written; otherwise such tables are rejected.
+        once: Whether to stop after applying all messages that existed at the start.
+        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: no pause.
+        max_messages_per_batch: Maximum number of messages per micro-batch. For a log, a micro-batch can have 5 % more if it then
+            reads all remaining messages.
+        max_bytes_per_batch: Maximum stored bytes per micro-batch, accurate to one send; None: an eighth of the heap of Spark's
+            driver. Only for logs, since Spark's Kafka source has no such limit.
+        spark: Settings of the Spark session, for example `spark.driver.memory`, used if the command starts the session.
+        change_tables: Location of change tables, which have all changes of a table, at `<schema>/<table>`; None: no change
+            tables.
+        dead_letter_table: Location of a Delta table with the dead letters, in addition to the topic; None: no table.
+        storage: The object store of locations that are URIs.
+        merge: Settings of merges with deletion vectors.
+        iceberg: The Iceberg tables that share the Delta tables' files; None: no Iceberg tables.
+        metrics: Location of the file to which metrics are written in the OpenMetrics format; None: no file.
+        metrics_otlp: Whether to send metrics over OTLP, to the endpoint in OpenTelemetry's environment variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
-        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
-            change that arrives later, for a missing row, is dead-lettered with the reason.
-        compact_every_us: How often a table's small files are compacted, microseconds; 0 for never.
-        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
-        vacuum_kept_us: How old those files must be, microseconds.
-        load_gap_us: How long after a change a REFRESH row must be logged to begin a new load by itself, microseconds.
+        tombstones_kept_us: Time for which deletions are remembered after they were applied, microseconds; None: unlimited. A
+            change that arrives later, is older than the forgotten deletions, and belongs to a missing row is dead-lettered.
+        compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
+        vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
+        vacuum_kept_us: Minimum age of the files to delete, microseconds.
+        load_gap_us: Minimum time between a change and a later REFRESH row, in the log, for the row to begin a new load,
+            microseconds.
 
     Raises:
         InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.
@@ -202,18 +206,18 @@ class ReplicateConfig:
 
     @property
     def table_places(self) -> tuple[Place, ...]:
-        """The places of Delta tables."""
+        """The locations of Delta tables."""
         return tuple(place for name in sorted(TABLE_PLACES) if (place := getattr(self, name)) is not None)
 
     @property
     def store_places(self) -> tuple[Place, ...]:
-        """The places that a pipeline writes to and that can be in an object store."""
+        """The locations that a pipeline writes to and that can be in an object store."""
         more = (self.zone, None if self.metrics is None else self.metrics.parent)
         return (*self.table_places, self.checkpoint, *(place for place in more if place is not None))
 
     @property
     def state_directory(self) -> Path:
-        """The directory of the pipeline's own state: the checkpoint, or its working copy."""
+        """The directory of the pipeline's own state: the checkpoint or its working copy."""
         directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
         if directory is None:
             raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
@@ -221,12 +225,12 @@ class ReplicateConfig:
 
     @property
     def merge_settings(self) -> MergeSettings:
-        """Settings of merges by deletion vectors, with the directory of the key indexes."""
+        """Settings of merges with deletion vectors, including the directory of the key indexes."""
         return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
     def schemas_directory(self) -> Path:
-        """The directory of the schema store, or of its copy."""
+        """The directory of the schema store or of its copy."""
         return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
 
     @property
@@ -241,7 +245,7 @@ class ReplicateConfig:
 
     @property
     def all_topics(self) -> tuple[str, ...]:
-        """Every topic read, each once."""
+        """All distinct topics that are read."""
         return tuple(dict.fromkeys((*self.metadata, *self.topics)))
 
 
@@ -268,7 +272,7 @@ _AT_LEAST: Final = {
 
 
 def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return all problems of a pipeline's settings; missing settings have their defaults."""
+    """Return all problems of a pipeline's settings; missing settings have default values."""
     problems = []
     if not settings.get("topics"):
         problems.append(Problem("topics", "no topic to read", "Set at least one, as in --topics cdc/data"))
@@ -325,7 +329,7 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
 
 
 def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return paths with an unsupported scheme, and catalog table names in place of directories."""
+    """Return the problems of paths: unsupported schemes, and catalog table names instead of directories."""
     problems = []
     for name in PATH_SETTINGS:
         if settings.get(name) is not None:
@@ -338,7 +342,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return places that two settings share, and places whose tables deltalake cannot open."""
+    """Return the problems of locations that two settings share, and of locations whose tables deltalake cannot open."""
     names = ("tables", "checkpoint", "change_tables", "dead_letter_table")
     places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
     problems = []

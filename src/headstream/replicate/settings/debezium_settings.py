@@ -1,4 +1,4 @@
-"""Debezium's messages: their topics, and the parts of their form that depend on the connector's configuration."""
+"""The topics of Debezium messages, and the properties of messages that depend on the connector's configuration."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _MOST_POSITIONS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebeziumSettings:
-    """How topics with messages of Debezium are read.
+    """Settings for reading topics with Debezium messages.
 
     Args:
-        topics: Patterns of the topics that have them, in Headstream's spelling (`shop/public.*`) or Kafka's (`shop.public.*`);
-            other topics have messages of Qlik Replicate.
+        topics: Patterns of the topics with Debezium messages, in the form of Headstream (`shop/public.*`) or Kafka
+            (`shop.public.*`). Other topics have messages of Qlik Replicate.
         placeholder: The connector's `unavailable.value.placeholder`, which replaces a value that was not sent.
-        sequence: For connectors whose order is not built in: at most two fields of `source`, whole numbers, that order the
-            changes of a row, the most significant first.
-        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without it they are
-            rejected.
+        sequence: For connectors without a built-in order: at most two integer fields of `source` that order the changes of a row,
+            the most significant first.
+        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; if not set, such messages
+            are rejected.
 
     Raises:
-        InvalidOptionError: no topic, an empty placeholder, or more than two fields.
+        InvalidOptionError: there is no topic, the placeholder is empty, or there are more than two fields.
     """
 
     topics: tuple[str, ...] = ("*",)
@@ -42,6 +42,6 @@ class DebeziumSettings:
             )
 
     def reads(self, topic: str) -> bool:
-        """Return whether a topic, `stream/topic`, has messages of Debezium."""
+        """Return whether a topic, `stream/topic`, has Debezium messages."""
         names = (topic, topic.lstrip("/").replace("/", ".", 1))
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.topics)

@@ -1,4 +1,4 @@
-"""The schema registry, for messages that name their schemas by number."""
+"""The schema registry, for messages that refer to their schema by number."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headstream.errors import InvalidOptionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """The location of the schemas; either `url` or `directory`.
+    """The location of the schemas, either `url` or `directory`.
 
     Args:
-        url: The registry, `http://host:8081` or https.
-        directory: A directory with the schemas, `<id>.avsc` each.
+        url: URL of the registry, `http://host:8081` or https.
+        directory: A directory with schema files `<id>.avsc`.
         user: User of HTTP basic authentication.
         password: Password of HTTP basic authentication.
-        token: Bearer token, in place of user and password.
-        ca_file: Certificates to trust, PEM; by default the system's.
-        timeout_ms: Timeout of one response, milliseconds.
-        retries: How often a request is retried after a transient failure.
+        token: Bearer token, instead of user and password.
+        ca_file: File of trusted certificates, PEM; by default the system's certificates.
+        timeout_ms: Timeout of a response, milliseconds.
+        retries: Maximum number of retries after a transient failure.
 
     Raises:
-        InvalidOptionError: neither or both of url and directory, or a URL that is not HTTP.
+        InvalidOptionError: neither or both of url and directory are set, or the URL is not HTTP.
     """
 
     url: str | None = None

@@ -1,7 +1,7 @@
-"""Settings of each table: names, keys, columns, history, types, and policies for changes of its schema.
+"""Settings of tables: names, keys, columns, history, types, and policies for schema changes.
 
-Rules are applied in order: each sets some settings of the tables whose `schema.table` matches its pattern, and later
-rules take precedence. Patterns are the shell's (`shop.*`, `*.audit_?`) and case-sensitive.
+Rules are applied in order. A rule has settings for the tables whose `schema.table` matches its pattern; later rules take
+precedence. Patterns have the syntax of shell patterns (`shop.*`, `*.audit_?`) and are case-sensitive.
 """
 
 from __future__ import annotations
@@ -16,47 +16,49 @@ from headstream.replicate.settings.catalog_names import find_catalog_name_proble
 from headstream.replicate.settings.merge_settings import MergeStrategy
 
 SchemaPolicy = Literal["evolve", "fail", "park"]
-"""evolve: the table follows; fail: the pipeline stops; park: changes of that schema are parked until an operator decides."""
+"""evolve: the table is changed. fail: the pipeline stops. park: changes with the new schema are parked until an operator
+decides."""
 
 _TARGET_FIELDS: Final = ("server", "task", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
-    """How one source table becomes one target table.
+    """Settings for the target table of a source table.
 
     Args:
-        target: Name of the target, `schema.table` (the last dot divides), with {schema}, {table}, {task} and {server} of
-            the source replaced; its Delta table is at `<schema>/<table>`.
-        scd_type: 1 stores the current rows, 2 every version of them.
-        engine: The engine that runs merges; `auto` chooses it.
+        target: Name of the target, `schema.table` (divided at the last dot), in which {schema}, {table}, {task} and {server} are
+            replaced by the source's names. The Delta table is at `<schema>/<table>`.
+        scd_type: 1 stores the current rows, 2 stores every version of a row.
+        engine: The engine that runs merges; `auto` selects the engine by the session and the size of the work.
         merge_strategy: Whether merges rewrite files or write deletion vectors, see merge_settings.py.
-        keys: Columns, by their source names, that identify a row, instead of the primary key; empty for the primary key.
-        include_columns: Patterns of the source columns that the target has. Key columns are always included.
-        exclude_columns: Patterns of the source columns that the target does not have.
-        rename_columns: Source column -> column of the target.
-        deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
-        partition_by: Columns of the target that its files are partitioned by, when it is created; their types are limited, see
+        keys: Source names of the columns that identify a row; empty: the primary key.
+        include_columns: Patterns of the source columns to include. Key columns are always included.
+        exclude_columns: Patterns of the source columns to exclude.
+        rename_columns: Source column -> target column.
+        deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` ignores deletions.
+        partition_by: Target columns by which a new table is partitioned; not every type is allowed, see
             columns/partition_values.py.
-        cluster_by: Columns of the target that maintenance sorts its files by.
-        column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
-        mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
-            order proved by the task's own messages, `little` until then.
-        decimal_overflow: Result for a NUMERIC of more than 38 digits: a STRING, or an error.
-        datetimes: The type of a DATETIME: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
-            STRING with all digits of the second. The first two hold microseconds.
-        tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
-            applied, ordered by their change sequences, which begin with the commit time.
-        catalog: Template of the name under which it is registered in Spark's catalog, `lake.{schema}.{table}` with the target's
-            schema and table; empty for none.
-        changes: Whether its changes are also written to a change table, if change tables are enabled.
-        on_column_added: A column is new.
-        on_column_dropped: A column was dropped; `evolve` keeps its values in old rows.
-        on_column_renamed: A column has another name at the same position.
-        on_type_widened: A column's type has a wider range.
-        on_type_narrowed: A column's type has a narrower range, or is another type.
-        on_nullability_changed: A column became nullable, or stopped being nullable.
-        on_key_changed: Other columns identify a row.
+        cluster_by: Target columns by which maintenance sorts the table's files.
+        column_names: `mapped`: a new table has Delta's column mapping; `plain`: only if the name of a column requires column
+            mapping.
+        mask_order: Byte order of Avro column masks: `little` (byte 0 has the first eight columns), `big`, or `auto` (the order
+            that the task's messages prove, and `little` until then).
+        decimal_overflow: What a NUMERIC with more than 38 digits becomes: a STRING or an error.
+        datetimes: The type of a DATETIME: `utc` for a TIMESTAMP, read as UTC; `ntz` for a TIMESTAMP_NTZ with the time as written;
+            `text` for a STRING with all digits of the second. TIMESTAMP and TIMESTAMP_NTZ store microseconds.
+        tasks: `one`: changes of a second task that captures the table are refused. `all`: changes of all tasks are applied in the
+            order of change sequences, which begin with the commit time.
+        catalog: Template of the table's name in Spark's catalog, for example `lake.{schema}.{table}`, with the target's schema
+            and table; empty: not registered.
+        changes: Whether to write changes to a change table too, if change tables are enabled.
+        on_column_added: Policy for a new column.
+        on_column_dropped: Policy for a dropped column; `evolve` keeps the values in old rows.
+        on_column_renamed: Policy for a column with another name at the same position.
+        on_type_widened: Policy for a column type with a wider range.
+        on_type_narrowed: Policy for a column type with a narrower range, or for another type.
+        on_nullability_changed: Policy for a column that becomes nullable or stops being nullable.
+        on_key_changed: Policy for a change of the columns that identify a row.
     """
 
     target: str = "{schema}.{table}"
@@ -86,7 +88,7 @@ class TableSettings:
     on_key_changed: SchemaPolicy = "park"
 
     def target_name(self, *, schema: str, table: str, task: str = "", server: str = "") -> tuple[str, str]:
-        """Return the schema and table that a source table becomes."""
+        """Return the schema and table of a source table's target."""
         values = {"server": server, "task": task, "schema": schema, "table": table}
         before, dot, after = self.target.rpartition(".")
         if not dot:
@@ -107,7 +109,7 @@ class TableRules:
     """The selection of target tables, and their settings.
 
     Args:
-        rules: Exceptions for some tables, in order.
+        rules: Settings for matching tables, in order.
         include: Patterns of the selected source tables.
         exclude: Patterns of source tables whose messages are ignored.
     """
@@ -123,7 +125,7 @@ class TableRules:
 
     @property
     def engines(self) -> frozenset[str]:
-        """The engines that any table can have."""
+        """All engines in the settings."""
         return frozenset({self.defaults.engine, *(rule.settings["engine"] for rule in self.rules if "engine" in rule.settings)})
 
     @property
@@ -141,7 +143,7 @@ class TableRules:
 
 
 def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the problems of table settings: the setting's name, and the reason; missing settings have their defaults."""
+    """Return the problems of table settings as setting name and reason; missing settings have default values."""
     problems = []
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:

@@ -103,8 +103,7 @@ class KeyLog(UnitMemory):
         return (None, []) if self._rows is None else (self._rows, numbers)
 
     def add(self, rows: pa.Table) -> None:
-        """Log changes (in the layout above) durably, except changes that are already logged. Call add() before the changes are
-        merged."""
+        """Log changes (in the layout above) that are not yet logged, durably. Call add() before the changes are merged."""
         known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
         fresh = []
         for number, identity in enumerate(self._identities(rows)):

@@ -8,8 +8,7 @@ from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, K
 
 
 def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
-    """Log that a full load has removed the rows of logged keys below `bound`. Earlier changes stay, for rows that arrive
-    later."""
+    """Log that a full load has removed logged keys' rows below `bound`. Earlier changes stay, for rows that arrive late."""
     ended: list[KeyEvent] = []
     left = set(log.keys())
     while left:

@@ -218,8 +218,7 @@ class Scd2Table(RememberedTable):
             place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
-        """Remove key updates up to the sequence `until` from the log; `vanished` is ignored, since a history keeps its
-        versions."""
+        """Remove key updates up to the sequence `until` from the log; `vanished` is ignored: a history keeps its versions."""
         rows, _ = self._log.select(())
         border = self._log.border(until)
         if rows is not None:
