@@ -1,7 +1,7 @@
-"""The section [storage]: endpoint, region and credentials of an object store, for deltalake, our own files and Spark.
+"""The section [storage]: endpoint, region and credentials of an object store, for deltalake, Headstream's files and Spark.
 
-Settings that the section lacks are read from the usual environment variables of the places' kind of store (store_access.py); the
-rest is left to the clients: role and web identity variables, and the instance's metadata service.
+Settings that the section lacks are read from the usual environment variables of the kind of store (store_access.py). The clients
+read everything else: role and web identity variables, and the instance's metadata service.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _SECRETS: Final = ("access_key_id", "secret_access_key", "session_token", "accou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSettings:
-    """An object store.
+    """The settings of an object store.
 
     Args:
-        endpoint: URL of a store other than the cloud's own, `https://minio.example:9000`.
+        endpoint: URL of a store that is not the cloud provider's own, for example `https://minio.example:9000`.
         region: The store's region (S3).
-        access_key_id: The key's name (S3).
-        secret_access_key: The key (S3).
-        session_token: The token of temporary keys (S3).
-        path_style: Whether the bucket is in the URL's path, not in its host; by default with an `endpoint` (S3).
-        account_key: The key of the storage account (Azure).
-        sas_token: A shared access signature (Azure).
-        tenant_id: The directory of a service principal (Azure).
-        client_id: The service principal (Azure).
+        access_key_id: Id of the access key (S3).
+        secret_access_key: Secret of the access key (S3).
+        session_token: Token of temporary credentials (S3).
+        path_style: Whether the bucket is in the URL's path and not in the host; by default true if `endpoint` is set (S3).
+        account_key: Key of the storage account (Azure).
+        sas_token: Shared access signature (Azure).
+        tenant_id: Directory (tenant) of a service principal (Azure).
+        client_id: Client id of the service principal (Azure).
         client_secret: Secret of the service principal (Azure).
-        service_account: Path of a service account's key file, in JSON (Google).
-        retry_us: How long a failing request is retried, microseconds; then the table's changes wait.
+        service_account: Path of a service account's JSON key file (Google).
+        retry_us: Time for which a failing request is retried, microseconds; afterwards the table's changes wait.
 
     Raises:
         InvalidOptionError: settings contradict each other, or the endpoint is not a URL.
@@ -76,7 +76,7 @@ class StorageSettings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Secret values, which must not appear in any text."""
+        """Secret values, which must not appear in any output."""
         return tuple(value for name in _SECRETS if (value := getattr(self, name)) is not None)
 
 
