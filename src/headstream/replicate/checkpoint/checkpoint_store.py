@@ -36,8 +36,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SNAPSHOT_EVERY: Final = 100
 """Maximum number of commits after a snapshot."""
 _SNAPSHOT_BYTES: Final = 8 << 20
-"""A snapshot is written when the commits have more bytes than this and than the last snapshot, so it costs no more than they
-did."""
+"""A snapshot is written when the commits since the last snapshot have more bytes than this and than the last snapshot."""
 ATTEMPTS: Final = 10
 _WAIT_S: Final = 1.0
 

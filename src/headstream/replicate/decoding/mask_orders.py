@@ -5,9 +5,8 @@ column mask has a bit without a column, or omits a column that has a value. It a
 a column that differs from beforeData.
 
 The format excludes the first two cases. So one row whose column mask contradicts exactly one order decides for its task. A column
-can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, each of these
-masks must have exactly the columns that differ, and it must contradict the other order. NaN equals NaN, and -0.0 equals 0.0, as
-in the source.
+can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, these masks must
+have exactly the columns that differ, and contradict the other order. NaN equals NaN, and -0.0 equals 0.0.
 
 The order of a task is stored in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
 processes read. The file `<task>.evidence` has the reason for the decision, as JSON.

@@ -1,5 +1,4 @@
-"""Transaction events: the transaction of a change, its number in the transaction, and whether it is the last. No I/O; also used
-on executors.
+"""Transaction events: a change's transaction, its number in the transaction, and whether it is the last. No I/O.
 
 Messages of all tables of a task are included, since events are numbered across all tables.
 """

@@ -1,8 +1,7 @@
 """The merge of changes into a table as SQL, the same for every engine; no I/O.
 
 The source `s` has one row per key; the target `t` is the table. A complete image takes effect only if it is newer than the stored
-row, so order, repeats and restarts do not matter. A resolved row, which was joined to the stored row (resolve.py), always takes
-effect:
+row, so order, repeats and restarts do not matter. A resolved row (resolve.py) always takes effect:
 
     matched, s deletes, s newer or resolved     delete
     matched, s newer or resolved                update

@@ -92,8 +92,7 @@ class TableMirror:
         self._cleaning = Cleaning(path)
 
     def sync(self) -> int:
-        """Make the Iceberg table's snapshot equal to the newest Delta version, and expire old snapshots; return the Delta
-        version.
+        """Make the Iceberg table equal to the newest Delta version, and expire old snapshots; return the Delta version.
 
         Raises:
             SchemaError: the Delta table has a column without an equivalent.
@@ -249,8 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots that are too old, or too many together with `more` new snapshots; never the newest or a named
-        snapshot."""
+        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or named."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS

@@ -2,8 +2,7 @@
 
 A failing table is retried after 1 s, 2 s, 4 s and so on, up to five minutes, until a merge succeeds. After
 FAILURES_OF_A_POISONED_TABLE failures the table is reported as poisoned: an operator should intervene, but retries continue. A
-stopped table is a failing table with too many invalid messages. All messages of a stopped table wait, and it is retried only with
-these messages.
+stopped table is a failing table with too many invalid messages. All its messages wait, and it is retried only with them.
 """
 
 from __future__ import annotations

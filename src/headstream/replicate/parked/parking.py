@@ -1,5 +1,4 @@
-"""Sets messages aside: stores complete parked, delayed and dead messages in the pipeline's own log, in parked batches
-(ledger.py).
+"""Stores complete parked, delayed and dead messages in the pipeline's own log, in parked batches (ledger.py).
 
 If a micro-batch is rerun after a crash, the messages that the first run has set aside stay unchanged.
 """
@@ -90,10 +89,9 @@ class Held:
     """Waiting messages of a table.
 
     Args:
-        messages: RAW_SCHEMA; before the messages are read again, only their coordinates, schema ids and reasons. If the cause is
-            `transaction`, there is also a column TRANSACTION.
-        cause: What the messages wait for: the table's recovery (`table`), their complete transactions, or the log up to their
-            load.
+        messages: RAW_SCHEMA; before they are read again, only coordinates, schema ids and reasons. With the cause `transaction`,
+            there is also a column TRANSACTION.
+        cause: What the messages wait for: the table's recovery, their complete transactions, or the log up to their load.
     """
 
     table: Table

@@ -1,5 +1,4 @@
-"""Work for tables in a separate thread, retried until it succeeds, so that a slow or unavailable catalog does not delay
-merges."""
+"""Retries work for tables in a separate thread until it succeeds, so that a slow catalog does not delay merges."""
 
 from __future__ import annotations
 

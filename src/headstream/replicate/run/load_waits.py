@@ -5,8 +5,7 @@
              limit `until` for at most schema_wait, and not at the end of a run with `once`
 
 Rows logged before `until` get their positions; later rows are parked with the cause `load`. The limit of each table is stored
-before the unit is merged. So a unit that is rerun with a later `until` parks the same rows, since its tables already have all
-others.
+before the unit is merged. So a unit that is rerun with a later `until` parks the same rows as before.
 """
 
 from __future__ import annotations
@@ -152,8 +151,7 @@ class LoadWaits:
 
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
-    """Remove stored rows that cannot be positioned yet (logged at or after `until`, by schema id); return the result and the
-    rows."""
+    """Remove stored rows that cannot be positioned yet (logged at or after `until`); return the result and the rows."""
     from_us = {name: us for name, us in until.items() if (decoded.stored[name].statistics.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []

@@ -89,8 +89,7 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
     """Open the checkpoint of a pipeline; return the checkpoint store, and the settings with the directory of the state.
 
     Raises:
-        ReplicateError: the checkpoint was moved, the target of a move already has a checkpoint, or another run uses the
-            checkpoint.
+        ReplicateError: the checkpoint was moved, the target of a move has a checkpoint, or another run uses the checkpoint.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
@@ -173,8 +172,7 @@ class BatchSpans:
 
     @contextmanager
     def merging(self, text: str) -> Iterator[MergeSpan | None]:
-        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and record the step's span; see
-        LabelJobs."""
+        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and record its span; see LabelJobs."""
         batch = self._batch
         with self._labels(text):
             if batch is None:
@@ -414,8 +412,8 @@ class ReplicatePipeline:
 
         The listener receives Spark's StreamingQueryProgress as a JSON object with an additional member `headstream`: the
         messages, bytes, changes, merges, schemas, released and dead messages of the micro-batch, the `parked` and `delayed`
-        messages after it, the longest `lag_seconds`, `table_count`, and, in `tables`, rows and lag of the ten tables with the
-        most changes.
+        messages after it, the longest `lag_seconds`, `table_count`, and `tables` (rows and lag of the ten tables with most
+        changes).
 
         Args:
             listener: Called on a Spark thread, soon after the micro-batch; errors of the listener are logged.

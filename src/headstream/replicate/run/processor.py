@@ -160,8 +160,7 @@ class Processor:
         """Release the waiting messages that can be released (with `every_table` also of tables that are not due); return whether
         any were.
 
-        A message can be released if its schema has arrived, its table is due for a retry, its transaction is complete, or its
-        load can be positioned.
+        Required is that the schema has arrived, the table is due, the transaction is complete, or the load can be positioned.
         """
         worked, failed = False, set[Table]()
         while True:

@@ -41,8 +41,7 @@ class Registration:
         self._registered: set[Table] = set()
 
     def offer(self, entries: Iterable[CatalogEntry]) -> None:
-        """Schedule the registration of tables that are not registered or scheduled. A table without a commit must be offered
-        again."""
+        """Schedule the registration of new tables. A table without a commit must be offered again."""
         with self._work.changed:
             known = self._registered | self._work.waiting.keys()
             new = {entry.table: entry for entry in entries if entry.table not in known}

@@ -145,8 +145,7 @@ def _describe_tables(
 
 
 def _describe_versions(history: list[StoredSchema]) -> list[dict[str, Any]]:
-    """Return the versions of a table's schema, the newest first, with the differences from the previous version of the same
-    task."""
+    """Return a table's schema versions, the newest first, with the differences from the task's previous version."""
     before: dict[tuple[str, str], StoredSchema] = {}
     versions = []
     for entry in history:

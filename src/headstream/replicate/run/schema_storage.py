@@ -39,8 +39,7 @@ class SchemaStorage:
         self._now_us = context.clock_us
 
     def store_schemas(self, unit: Unit) -> Unit:
-        """Store the schemas of a unit's metadata messages in the schema store; metadata messages without a schema become dead
-        letters."""
+        """Store the schemas of a unit's metadata messages in the schema store; invalid messages become dead letters."""
         decoded = unit.decoded
         dead = self.store_metadata(decoded.metadata).dead
         return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))

@@ -115,8 +115,7 @@ class Transactions:
                 connection.execute("DELETE FROM open_transactions")
 
     def hold(self, unit: Unit) -> Unit:
-        """Hold a unit's changes of incomplete transactions; the ledger records the states of the transactions with the
-        changes."""
+        """Hold a unit's changes of incomplete transactions; the ledger records the transactions' states with them."""
         if not self._config.atomic:
             return unit
         decoded, stored = on_executors(unit.decoded)
@@ -234,8 +233,7 @@ class Transactions:
 
 
 def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:
-    """Return the open transactions with waiting changes, first read up to a time (microseconds since 1970 UTC), the oldest
-    first."""
+    """Return open transactions with waiting changes, first read up to `before_us` (since 1970 UTC), the oldest first."""
     return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARKED_BATCHES} ORDER BY since_us, key", [before_us]))
 
 

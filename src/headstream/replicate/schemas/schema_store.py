@@ -1,8 +1,7 @@
 """The schema store: durably stores every schema received in metadata messages, by schema id.
 
-There is one file per schema, `<schema id, percent-encoded>.json`, which is written completely and then linked to its name. So any
-number of processes can read the store while other processes write it, without Java or a lock. A file is one line and never
-changes:
+There is one file per schema, `<schema id, percent-encoded>.json`, which is written completely and then linked to its name. So
+processes can read the store while others write it, without Java or a lock. A file is one line and never changes:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 

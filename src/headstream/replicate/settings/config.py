@@ -28,8 +28,7 @@ LOAD_GAP_US: Final = 5 * 60 * 1_000_000
 time, rows of one load and changes can be in any order, because of partitions and repeated batches."""
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
-"""Maximum number of messages per micro-batch: enough to distribute a merge's fixed cost, and few enough for the driver's
-memory."""
+"""Maximum number of messages per micro-batch, which balances a merge's fixed cost and the driver's memory."""
 
 PATH_SETTINGS: Final = (
     "tables",
@@ -72,10 +71,8 @@ class ReplicateConfig:
     """The configuration of one pipeline.
 
     Args:
-        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the change messages; None if the pipeline reads a
-            DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name). Metadata messages in these topics are read
-            too.
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); their metadata messages are read too.
         metadata: Topics with metadata messages; empty if the data topics contain these messages.
         kafka: Settings of Kafka clients, for example `kafka.security.protocol`.
         tables: Location of the Delta tables; the table of a target is at `<schema>/<table>`.
@@ -118,8 +115,7 @@ class ReplicateConfig:
         max_bytes_per_batch: Maximum stored bytes per micro-batch, accurate to one send; None: an eighth of the heap of Spark's
             driver. Only for logs, since Spark's Kafka source has no such limit.
         spark: Settings of the Spark session, for example `spark.driver.memory`, used if the command starts the session.
-        change_tables: Location of change tables, which have all changes of a table, at `<schema>/<table>`; None: no change
-            tables.
+        change_tables: Location of change tables, with all changes of a table, at `<schema>/<table>`; None: no change tables.
         dead_letter_table: Location of a Delta table with the dead letters, in addition to the topic; None: no table.
         storage: The object store of locations that are URIs.
         merge: Settings of merges with deletion vectors.
@@ -132,8 +128,7 @@ class ReplicateConfig:
         compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
         vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
         vacuum_kept_us: Minimum age of the files to delete, microseconds.
-        load_gap_us: Minimum time between a change and a later REFRESH row, in the log, for the row to begin a new load,
-            microseconds.
+        load_gap_us: Minimum time in the log from a change to a REFRESH row for the row to begin a new load, microseconds.
 
     Raises:
         InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.

@@ -1,5 +1,4 @@
-"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form of versions before
-6.
+"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before 6.
 
 default    {"data": {..}, "beforeData": {..} | null, "headers": {"operation": .., "changeSequence": .., ..}}
 custom     sections renamed ("data": "after"), or flattened ("headers": "headers_*": {"headers_operation": ..}), header

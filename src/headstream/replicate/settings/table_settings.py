@@ -16,8 +16,7 @@ from headstream.replicate.settings.catalog_names import find_catalog_name_proble
 from headstream.replicate.settings.merge_settings import MergeStrategy
 
 SchemaPolicy = Literal["evolve", "fail", "park"]
-"""evolve: the table is changed. fail: the pipeline stops. park: changes with the new schema are parked until an operator
-decides."""
+"""evolve: the table is changed; fail: the pipeline stops; park: changes with the new schema wait until an operator decides."""
 
 _TARGET_FIELDS: Final = ("server", "task", "schema", "table")
 
@@ -40,8 +39,7 @@ class TableSettings:
         partition_by: Target columns by which a new table is partitioned; not every type is allowed, see
             columns/partition_values.py.
         cluster_by: Target columns by which maintenance sorts the table's files.
-        column_names: `mapped`: a new table has Delta's column mapping; `plain`: only if the name of a column requires column
-            mapping.
+        column_names: `mapped`: a new table has Delta's column mapping; `plain`: only if the name of a column requires it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 has the first eight columns), `big`, or `auto` (the order
             that the task's messages prove, and `little` until then).
         decimal_overflow: What a NUMERIC with more than 38 digits becomes: a STRING or an error.

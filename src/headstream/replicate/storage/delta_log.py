@@ -267,8 +267,7 @@ class LogSnapshot:
         return _actions(self.table, f"{version:020d}.json")
 
     def apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Apply the next commit. Actions can be in any order: a file can be removed with one vector and added with another
-        vector."""
+        """Apply the next commit. Actions have any order; a file can be removed with one vector and added with another."""
         added = []
         for action in actions:
             if action.get("add"):

@@ -56,8 +56,7 @@ class StoreClient(Protocol):
         """Return whether an object exists below a key."""
 
     def names(self, prefix: str, after: str) -> list[str]:
-        """Return the names of the objects below a key that follow a given name, in order; names of deeper levels contain
-        slashes."""
+        """Return the sorted names of objects below a key that follow a name; names of deeper levels contain slashes."""
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names of the next level below a key that have objects below them."""

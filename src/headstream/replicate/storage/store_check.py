@@ -17,8 +17,7 @@ _RETRY_US: Final = 5_000_000
 
 
 def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
-    """Check locations in object stores: an object can be created, a second creation is rejected, and the object can be read and
-    deleted.
+    """Check object stores: an object can be created, a second creation is rejected, and it can be read and deleted.
 
     Args:
         places: Locations of any kind; paths are skipped.

@@ -48,8 +48,7 @@ class StoreFiles:
             return self._client().has_any(self._place.key)
 
     def names(self, after: str = "") -> list[str]:
-        """Return the sorted names of the objects below the location that follow `after`; names of deeper levels contain
-        slashes."""
+        """Return the sorted names of objects below the location that follow `after`; deeper levels contain slashes."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().names(self._place.key, after)
 

@@ -31,7 +31,7 @@ def open_rows(
     """Return a table of the SCD type in its settings or of its stored rows.
 
     Args:
-        was_soft: Whether deleted rows have been kept and marked; None if unknown. Without settings, the stored rows determine the
+        was_soft: Whether deleted rows have been kept and marked; None if unknown. Without settings, stored rows determine the
             type.
 
     Raises:

@@ -47,8 +47,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 @overload
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
-    """Return the location of a source table's Delta table: the location of older versions if it exists, or the current
-    location."""
+    """Return the location of a source table's Delta table, in the form of older versions if such a table exists."""
     if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)

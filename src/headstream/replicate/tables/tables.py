@@ -312,8 +312,7 @@ class TargetTables:
                 table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load, which its next change would end otherwise; remove_vanished_rows() then removes rows missing in the
-        load."""
+        """End a table's load before its next change does; remove_vanished_rows() then removes rows missing in the load."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:

@@ -77,9 +77,8 @@ class HeaderDecoder:
         Args:
             headers: Of the type kafka_headers_type; null means no headers.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: Rows with only raw headers have no `headers` here. For these rows, `raw` has an array for each declared column:
-                the values of a BINARY column, or whether a header exists for a column of another type, which is null. Empty: all
-                headers are in `headers`.
+            raw: For rows with only raw headers, which are not in `headers`, an array for each declared column: the values of a
+                BINARY column, or whether there is a header for a column of another type, which is null. Can be empty.
 
         Raises:
             HeaderError: a header does not fit, and `shape.fail_on_mismatch` is set; the message names the coordinates.

@@ -71,12 +71,11 @@ def session(
 
     Args:
         app_name: The session's name in Spark; by default the name set by spark-submit, or `headstream`.
-        master: The master; by default the first of: spark.master in `config`, in spark-submit or in spark-defaults.conf,
-            SPARK_MASTER, `local[*]`.
+        master: The master; by default spark.master in `config`, spark-submit or spark-defaults.conf, or SPARK_MASTER, or
+            `local[*]`.
         config: Spark settings; they override the settings of spark-submit, which override the defaults. Java options of the
             driver are appended to Headstream's.
-        jars: Whether to include the jars of Delta, Avro and Kafka. They require Spark 4.2; Spark 4.3 starts without them, with a
-            warning.
+        jars: Whether to include Delta, Avro and Kafka, which require Spark 4.2; Spark 4.3 starts without them, with a warning.
         with_jars: Names of additional sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`,
             `gs://`.
         quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage

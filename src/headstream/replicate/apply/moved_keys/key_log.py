@@ -2,8 +2,7 @@
 
 A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. So the
 changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
-the log is replayed (row_merge.replay()), so the result does not depend on the order of arrival. Most tables have few connected
-keys.
+the log is replayed (row_merge.replay()), so the order of arrival does not matter. Most tables have few connected keys.
 
 On disk the log is a Delta table next to the tombstones (`_keys`). Its rows hold changes as Arrow IPC bytes, so new columns and
 types of the table require no rewrite:

@@ -117,8 +117,7 @@ class Scd2Table(RememberedTable):
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            older: Whether the table has already followed a newer schema; its rows then do not carry the columns that this schema
-                adds.
+            older: Whether the table has already followed a newer schema, so its rows do not carry columns that this schema adds.
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
