@@ -35,7 +35,7 @@ _APPENDED: Final = (".log", ".index")
 _LIVE: Final = "log"
 """The directory whose files change in place."""
 _SPARK: Final = "spark"
-"""The directory that Spark's own thread writes, each file once."""
+"""The directory to which Spark's own thread writes; a file is written once."""
 _ZONE_MARK: Final = ".zone"
 
 _Stamp = tuple[int, ...]

@@ -78,7 +78,7 @@ class TableLog:
                 self._table.update_incremental()
 
     def last_applied(self, app_id: str) -> int | None:
-        """Return the highest version that a commit recorded for app_id, or None."""
+        """Return the highest version that a commit has recorded for app_id, or None."""
         return self.table.transaction_version(app_id)
 
     @property

@@ -73,7 +73,7 @@ class Difference(NamedTuple):
 
 
 class TableMirror:
-    """Commits the versions of one Delta table to one Iceberg table; used by one thread at a time.
+    """Commits the versions of one Delta table to one Iceberg table; not thread-safe.
 
     Args:
         most_snapshots: Maximum number of snapshots to keep.

@@ -173,7 +173,7 @@ class Ledger:
         """Record parked batches whose bytes are already in the log.
 
         Args:
-            parked_batches: With id 0.
+            parked_batches: New batches, with id 0.
             marks: Strings to store in the same transaction, as by set_mark().
         """
         rows = list(parked_batches)
@@ -208,7 +208,7 @@ class Ledger:
         return dict(self._all(query))
 
     def waiting(self, cause: str | None = None) -> ParkedTotals:
-        """Return the totals of waiting messages in any state, for one cause or all."""
+        """Return the totals of waiting messages in any state, for one cause or for all causes."""
         query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
         ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
         return ParkedTotals(int(count), int(size_bytes), oldest_us)

@@ -102,7 +102,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Messages released for another attempt.
+    """Messages that were released for another attempt.
 
     Args:
         counts: The number of messages of each parked batch, which is less than its number of offsets if messages were erased.

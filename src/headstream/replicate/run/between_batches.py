@@ -116,7 +116,7 @@ class BetweenBatches:
         return self._context.iceberg is None or self._context.iceberg.may_vacuum(table, wait=wait)
 
     def end_loads(self, held_tables: Container[Table]) -> None:
-        """Remove the rows that finished loads did not contain; a failing table is retried later."""
+        """Remove the rows that ended loads did not contain; a failing table is retried later."""
         applied = self._context.tables.remove_vanished_rows(held_tables)
         self._context.summary.add(applied)
         for table, error in applied.failed.items():

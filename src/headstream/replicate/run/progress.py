@@ -59,7 +59,7 @@ class ProgressReports:
         self._bridge = _Bridge(self)
 
     def begin(self) -> None:
-        """Listen to the queries of the session; called before the query starts."""
+        """Listen to the queries of the session. Called before the query starts."""
         self._spark.streams.addListener(self._bridge)
 
     def follow(self, run_id: str) -> None:

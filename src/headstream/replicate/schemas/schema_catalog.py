@@ -42,7 +42,7 @@ class Missing:
 
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
 Found: TypeAlias = _Ready | Missing
-"""A schema, the reason why it is unusable, an unselected table, or a schema that has not arrived."""
+"""A schema, the reason why it is unusable, a table that is not selected, or a schema that has not arrived."""
 _IDS_OF_TABLES: Final = ("table:", "registry-", "debezium-")
 """Prefixes of ids that identify one table."""
 

@@ -175,7 +175,7 @@ class SchemaStore:
 
         Raises:
             SchemaError: the id is stored with another schema of the table, or is invalid.
-            StorageError: the operating system refused the file.
+            StorageError: the file cannot be written.
         """
         metadata = entry.metadata
         present = self.find(metadata.schema_id)
@@ -198,7 +198,7 @@ class SchemaStore:
         """Store a schema whose id is derived from its columns, unless it is already stored.
 
         Raises:
-            StorageError: the operating system refused the file.
+            StorageError: the file cannot be written.
         """
         if self.find(entry.metadata.schema_id) is None:
             self._write_entry(entry)

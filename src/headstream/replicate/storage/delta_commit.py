@@ -49,7 +49,7 @@ def commit_rows(
     """Delete rows and add files in one commit that records (app_id, version); return the commit's number.
 
     Args:
-        snapshot: The snapshot in which the rows were found; it advances to the commit.
+        snapshot: The snapshot in which the rows were found; advances to the commit.
         removed: Path of a live file -> all deleted rows, including previously deleted rows.
         added: New files from write_data_files().
         enable_deletion_vectors: Whether the commit enables the feature if the table lacks it.

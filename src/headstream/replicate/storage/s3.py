@@ -109,7 +109,7 @@ class S3Access(StoreAccess):
         return f"s3a://{self.bucket}"
 
     def describe(self) -> str:
-        """Return endpoint, region and the source of the credentials, without the credentials."""
+        """Return the endpoint, the region and the source of the credentials, without the credentials."""
         own = self.resolved()
         keys = "of [storage]" if self.storage.access_key_id is not None else "of AWS_ACCESS_KEY_ID"
         if own.access_key_id is None:

@@ -58,8 +58,8 @@ class Applied:
         rejected: Coordinates of changes that cannot be applied -> reason.
         failed: (schema, table) -> reason why the table did not apply all changes of the unit. The same changes can be applied
             again, with any unit and version: no change is lost or applied twice.
-        held: The schema ids of changes that a failed table did not apply.
-        fatal: An error that stops the pipeline by its settings.
+        held: Schema ids of the changes that a failed table did not apply.
+        fatal: An error that, by the settings, stops the pipeline.
     """
 
     counts: dict[Name, RowCounts] = field(default_factory=dict)

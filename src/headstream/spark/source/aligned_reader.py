@@ -90,7 +90,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         super().prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends, and the log time up to which it reads everything."""
+        """Return the end of the next micro-batch, with the log time up to which it reads every message."""
         begin = SourceOffsets.decode(start)
         self._begun_us, self._until_us = int(begin.topics.get(_READ_UNTIL, "0")), None
         view = self._refresh()

@@ -71,9 +71,9 @@ def admit(
     partitions, different partitions get an offset in each batch.
 
     Args:
-        start: Where each partition begins; a missing partition begins at 0.
+        start: Start of each partition; a missing partition starts at 0.
         latest: Current end of each partition. A range that ends before its start, because the log has lost messages, is reversed.
-        limit: Offsets, 1 or more; None is unlimited.
+        limit: Offsets, 1 or more; None: unlimited.
     """
     end = dict(latest)
     waiting = count_pending(start, latest)
@@ -105,8 +105,8 @@ def admit_bytes(
     a rotating order, or if the limit still allows. The order rotates with every batch.
 
     Args:
-        start: Where each partition begins; a missing partition begins at 0.
-        latest: Where each partition ends now.
+        start: Start of each partition; a missing partition starts at 0.
+        latest: Current end of each partition.
         limit: Stored bytes, 1 or more.
     """
     end = dict(latest)

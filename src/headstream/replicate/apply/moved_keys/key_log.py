@@ -122,7 +122,7 @@ class KeyLog(UnitMemory):
             self._hold([rows])
 
     def replace(self, rows: pa.Table | None) -> None:
-        """Replace the logged changes by rows in the layout above, or remove them."""
+        """Replace the logged changes by rows in the layout above; None removes all."""
         self._forget_all()
         if rows is not None and rows.num_rows:
             self._hold([rows])

@@ -145,7 +145,7 @@ class _KnownTombstones:
         return schema.empty_table() if self._rows is None else self._rows.select(schema.names).cast(schema)
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the keys of the rows, except the lowest."""
+        """Return the tombstones of the rows' keys that are above the lowest row."""
         found = self.rows(rows.schema)
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if lowest is None:

@@ -96,7 +96,7 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Stored versions and changes, sorted by key and sequence; at one sequence deletions come first, then stored versions."""
+    """Stored versions and changes, sorted by key and sequence; at one sequence, deletions precede stored versions."""
 
     group: _Ints  # one number per key
     rank: _Ints  # of the sequence, among all sequences here
