@@ -7,7 +7,7 @@ relies on is in the store before the commit:
     save()      before a unit is merged: the whole working copy
     publish()   before a table's commit: the table's deletions and rejected changes
 
-So a run on another machine continues as a run on this machine would after it was killed.
+So a run on another machine continues as if the killed run had been restarted on its own machine.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CheckpointStore(Protocol):
 
 
 class LocalCheckpointStore:
-    """The store of a checkpoint in a directory, whose files are already durable. None: only this process uses the checkpoint."""
+    """The store of a checkpoint in a directory, whose files are already durable; without a directory, nothing is locked."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory

@@ -48,7 +48,7 @@ Coordinates: TypeAlias = tuple[str, int, int]
 
 
 def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """Join rows with wanted coordinates, and return the row numbers of both, in row order.
+    """Return the numbers of rows with wanted coordinates, in order, and the row numbers of their coordinates in `wanted`.
 
     Args:
         wanted: With COORDINATE_COLUMNS; of repeated coordinates, only the first are used.

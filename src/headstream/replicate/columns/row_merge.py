@@ -161,7 +161,7 @@ def sequence_of(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvent:
-    """One change of one key, or of a row's key.
+    """A change of the row at a key, or a move of a row to another key.
 
     Args:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or the known part of a stored row.

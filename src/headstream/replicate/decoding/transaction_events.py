@@ -37,7 +37,7 @@ class SeenEvents:
     """The events of messages, divided by transaction.
 
     Args:
-        whole: Transactions of several events that are complete.
+        whole: Complete transactions of several events.
         rest: The events of incomplete transactions (EVENTS_SCHEMA).
         unnumbered: Number of changes without a position in a transaction.
     """

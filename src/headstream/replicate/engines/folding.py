@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table's small files or deleted rows exceed the limits and it must be folded."""
+    """Return whether the table has reached the number of small files or deleted rows at which it is folded."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
@@ -78,7 +78,7 @@ def fold(
         snapshot: The table, for which merge_on_read_refusal() must allow deletion vectors; advanced to the last commit.
         steps: Maximum number of commits; the next call continues the fold.
         step_bytes: Maximum size of the files of one commit, bytes; a single file can be larger.
-        all_vectors: Whether to rewrite only the files with vectors, but all of them.
+        all_vectors: Whether to rewrite all files with vectors and no other files.
 
     Raises:
         StorageError: the table cannot be read or written, or other writers committed first each time.

@@ -44,7 +44,7 @@ _MOST_OPEN: Final = 4096
 
 
 def can_find(kind: pa.DataType) -> bool:
-    """Return whether rows can be found by keys of a type, whose values must be equal in SQL only if they are identical."""
+    """Return whether rows can be found by keys of a type: only identical values may be equal in SQL."""
     tests = (
         *(pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_date32),
         *(pa.types.is_timestamp, pa.types.is_boolean, pa.types.is_decimal),

@@ -95,8 +95,8 @@ def plan_merge(
         plain: Whether the source has rows that are not resolved.
         versioned: Whether any row of the source or the table has `_hs_versions`.
         loads: Whether the changes include rows of a full load.
-        where: Conditions that hold for every row of the table with the key of a change, so that other rows need not be read. If
-            keys increase with time, these are most rows.
+        where: Conditions that hold for every row of the table with the key of a change, so that all other rows, usually most rows
+            of the table, need not be read.
     """
     newer = "s._hs_sequence > t._hs_sequence"
     deletes = f"(s._hs_resolved OR {newer})" if resolved else newer

@@ -48,7 +48,7 @@ from pyiceberg.typedef import Record
 from requests import Session
 
 ANSWER_S: Final = 90.0
-"""Timeout of a REST catalog's response, seconds. It exceeds the wait at the end of a run, which so waits for one table only."""
+"""Timeout of a REST catalog's response, seconds; longer than the wait at the end of a run, so a run waits for one table only."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Maximum number of files per manifest; a change of one file rewrites the entries of all files."""

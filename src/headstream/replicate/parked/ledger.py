@@ -45,7 +45,8 @@ class ParkedBatch:
     Args:
         state: One of the states above.
         cause: What the batch waits for: `schema`, `table`, `transaction`, `load` (the log is not yet read up to its REFRESH
-            rows); or `message` for invalid messages. schema_id: The schema id of the messages, if known and unique.
+            rows); or `message` for invalid messages.
+        schema_id: The schema id of the messages, if known and unique.
         table_schema: The schema of the target table, if known.
         reason: The reason; for dead letters with too many different reasons, `several reasons`.
         log_topic: The topic of the messages in the pipeline's own log.
@@ -115,7 +116,7 @@ class Ledger:
 
     Args:
         path: The file, created if missing, except with read_only.
-        read_only: Whether to only read the ledger, of a pipeline that another process may be running.
+        read_only: Whether to open the ledger only for reading, while another process may be running the pipeline.
 
     Raises:
         LogVersionError: a newer version of Headstream created the file; with read_only, also an older version.

@@ -168,7 +168,7 @@ class ParkingLot:
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return the log time before which messages are read again, and the messages of them that were set aside, or None.
+        """Return the log time before which messages are read again, and those messages that were set aside, or None.
 
         The messages have only COORDINATE_COLUMNS and timestamp_us.
         """

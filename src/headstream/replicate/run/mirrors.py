@@ -63,7 +63,7 @@ class MirrorOpener:
 
 @dataclass(slots=True)
 class _State:
-    """The mirror of one table.
+    """The state of one table's mirror.
 
     Args:
         since_us: Time since which Iceberg may lack versions, microseconds since 1970 UTC; or None.

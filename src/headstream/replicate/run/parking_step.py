@@ -71,7 +71,7 @@ class ParkingStep:
 def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
     """Return the coordinates of a micro-batch's messages that its interrupted run has set aside; None if there are none.
 
-    A recreated topic has other messages at the same offsets, which have other times.
+    A recreated topic has other messages, with other log times, at the same offsets.
 
     Args:
         left: The messages that the interrupted run has set aside: COORDINATE_COLUMNS, timestamp_us.

@@ -89,7 +89,7 @@ def table_id(schema: str, table: str, after: int = 0) -> str:
 
 
 def shared_id(schema_id: str, schema: str, table: str) -> str:
-    """Return the id for a table's schema in the schema store if the schema of another table has the schema's own id."""
+    """Return the id under which a schema is stored if its own id already belongs to the schema of another table."""
     return f"{schema_id}{_SHARED}{hashlib.blake2b(table_id(schema, table).encode(), digest_size=8).hexdigest()}"
 
 

@@ -12,7 +12,7 @@ from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 
 
 def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """Return names, which must be unique ignoring case, with the case of the table's columns."""
+    """Return names with the case of the table's columns; names must be unique ignoring case."""
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
 

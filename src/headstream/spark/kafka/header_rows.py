@@ -187,7 +187,7 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
     """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded individually.
 
-    Null means no headers. Invalid headers are skipped, or raise HeaderError if `strict` is set; a missing key always raises.
+    Null means no headers. Invalid headers are skipped, or raise HeaderError if `strict` is set; a missing key is always an error.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))

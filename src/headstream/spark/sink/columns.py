@@ -151,7 +151,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
 
 
 def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataType], lower: dict[str, str]) -> HeaderSource:
-    """Return the header of a column in headerColumns; without a wanted kind, the kind fits the column's type."""
+    """Return the header of a column in headerColumns; by default the kind fits the column's type."""
     column = lower.get(name.lower())
     if column is None:
         raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")

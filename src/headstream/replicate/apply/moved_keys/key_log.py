@@ -133,7 +133,7 @@ class KeyLog(UnitMemory):
         self._undecided = None
 
     def excess(self) -> str | None:
-        """Return the sequence up to which to fold logged changes; None if there are few."""
+        """Return the sequence up to which to fold logged changes; None if the log is short."""
         if len(self._events) <= self._most:
             return None
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]

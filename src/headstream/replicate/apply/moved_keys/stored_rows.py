@@ -82,7 +82,7 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
-    """Return a row without the columns that are older than an ended full load without the row; None if no row remains.
+    """Return a row without columns older than an ended full load that did not contain the row; None if nothing remains.
 
     Args:
         soft: Whether changes below `bound` are still merged; the row then records the bound.

@@ -53,7 +53,7 @@ def taken(
 
 
 def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> pa.Table:
-    """Return rows without those at `places` that equal the stored rows `before` in the columns of `before`."""
+    """Return rows without the rows at `places` that equal the stored rows `before` in the columns of `before`."""
     same = np.ones(len(places), np.bool_)
     asked = rows.select(before.schema.names).take(pa.array(places, pa.int64()))
     for name in before.schema.names:  # as values: a stored NaN equals a new one

@@ -45,7 +45,7 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 
 
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
-    """Return SQL that closes the versions from before loads that neither a change nor a row of the load has closed.
+    """Return SQL that closes versions older than a load that neither a later change nor a row of the load has closed.
 
     Returns an expression per changed column, and the condition for the rows to change.
     """

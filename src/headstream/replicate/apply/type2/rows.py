@@ -203,7 +203,7 @@ def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
 
 
 def _loaded_again(rows: _Rows) -> _Bools:
-    """Return which rows of a load directly follow a row of the same load, which may be the same row."""
+    """Return which rows of a load directly follow a row of the same load, and so may be the same row."""
     again = np.zeros(rows.count, np.bool_)
     if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
         return again
