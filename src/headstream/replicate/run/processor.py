@@ -157,10 +157,10 @@ class Processor:
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that can be released (with `every_table` also of tables that are not due); return whether
-        any were.
+        """Release the waiting messages that qualify, with `every_table` also of tables that are not due; return whether there
+        were such messages.
 
-        Required is that the schema has arrived, the table is due, the transaction is complete, or the load can be positioned.
+        A message qualifies if its schema has arrived, its table is due, its transaction is complete, or its load has a position.
         """
         worked, failed = False, set[Table]()
         while True:

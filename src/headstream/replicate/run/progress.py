@@ -63,7 +63,7 @@ class ProgressReports:
         self._spark.streams.addListener(self._bridge)
 
     def follow(self, run_id: str) -> None:
-        """Set the query after its start."""
+        """Set the query to follow, after its start."""
         self._run_id = run_id
 
     def note(self, batch_id: int, numbers: dict[str, Any]) -> None:

@@ -223,7 +223,7 @@ def load_checkpoint(path: Path, given: Place | None = None) -> Place:
     The file's other settings are not read.
 
     Args:
-        given: The checkpoint, if not the checkpoint in the file.
+        given: A checkpoint that overrides the checkpoint in the file, or None.
 
     Raises:
         InvalidOptionError: the file has no checkpoint, or the checkpoint or [storage] is invalid.

@@ -1,4 +1,4 @@
-"""Makes commits with deletion vectors, which deltalake cannot: deletes rows of files and adds new files, atomically.
+"""Makes commits with deletion vectors, which deltalake does not support: deletes rows of files and adds new files, atomically.
 
     data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    new version of the table
 
