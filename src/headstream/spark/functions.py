@@ -78,7 +78,7 @@ def headers_decode(col: Column | str, shape: HeaderShape = "variant") -> Column:
     from pyspark.sql import functions as sf
 
     if shape not in ("variant", "array", "map", "binary"):
-        raise InvalidOptionError(f"{shape!r} is not a shape of headers", advice="Use variant, array, map or binary")
+        raise InvalidOptionError(f"the shape must be variant, array, map or binary, not {shape!r}")
     rows = RowShape(("headers",), shape)
     column = sf.col(col) if isinstance(col, str) else col
     return arrow_function(_decoding(rows), spark_schema(rows))(column)["headers"]
@@ -104,7 +104,7 @@ def message_decode(col: Column | str, dialect: str) -> Column:
         InvalidOptionError: the dialect is unknown.
     """
     if dialect not in _READABLE:
-        raise InvalidOptionError(f"{dialect!r} is not a dialect of a column", advice=f"Use {', '.join(_READABLE)}")
+        raise InvalidOptionError(f"the dialect must be one of {', '.join(_READABLE)}, not {dialect!r}")
     return arrow_function(_messages_of(dialect), _MESSAGES)(col)
 
 
@@ -154,7 +154,7 @@ def _decoding(shape: RowShape) -> Callable[[pa.Array], pa.Array]:
         if pa.types.is_binary(headers.type) or pa.types.is_large_binary(headers.type):
             return decoder.columns_of(len(headers), varied(headers))
         raise InvalidOptionError(
-            f"headers of type {headers.type} are not read by this function", advice="It reads arrays and binary; see header()"
+            f"this function cannot read headers of type {headers.type}", advice="Pass arrays or binary; see header()"
         )
 
     return decode

@@ -167,9 +167,9 @@ def _gauges(queries: Sequence[_Query]) -> Iterator[Metric]:
     for labels, value in limit_series([(_labels_of(each), each.lag) for each in lags], ("others", "", "")):
         behind.add_metric(labels, value)
     yield behind
-    read = GaugeMetricFamily("headstream_source_offset", "The next offset that a query reads.", labels=_OF_PARTITION)
+    read = GaugeMetricFamily("headstream_source_offset", "Next offset that a query will read.", labels=_OF_PARTITION)
     ends = GaugeMetricFamily(
-        "headstream_source_end_offset", "The offset after the newest message of a partition.", labels=_OF_PARTITION
+        "headstream_source_end_offset", "Offset after the newest message of a partition.", labels=_OF_PARTITION
     )
     for each in lags[:MOST_SERIES]:
         read.add_metric(_labels_of(each), each.offset)
@@ -187,8 +187,7 @@ def _counters(queries: Sequence[_Query]) -> Iterator[Metric]:
         ("source_rows", "Rows that a query has read.", {query.name: query.rows for query in queries}),
         (
             "source_offsets",
-            "Offsets that a query has passed; more than rows where messages were compacted away, skipped as damaged or in other "
-            "states.",
+            "Offsets that a query has passed; more than the rows if messages were compacted, damaged or in other states.",
             {query.name: query.offsets for query in queries},
         ),
     ):

@@ -62,8 +62,8 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
         elif not _holds(present, wanted):
             if not _holds(wanted, present):
                 raise SchemaError(
-                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither type can hold the other",
-                    advice="Load the table again into an empty directory",
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither type includes the other",
+                    advice="Reload the table into an empty directory",
                 )
             widened[name] = wanted
     return Evolution(added, widened)

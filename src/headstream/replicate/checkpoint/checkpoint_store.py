@@ -131,7 +131,7 @@ class ObjectCheckpointStore:
         """
         while not self._fetch_and_take_over(first, repair):
             if first is not None:
-                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
+                raise ReplicateError("another process has already begun a checkpoint there", where=str(self.place))
             shutil.rmtree(self.directory)
             self.directory.mkdir()
 
@@ -147,9 +147,9 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "a checkpoint already exists there, so another checkpoint cannot be moved to it",
+                "a checkpoint already exists there, so no other checkpoint can be moved there",
                 where=str(self.place),
-                advice="Run without --checkpoint-from, or name another place",
+                advice="Run without --checkpoint-from, or set another --checkpoint",
             )
         else:
             shutil.copytree(first, self.directory, dirs_exist_ok=True)
@@ -184,7 +184,7 @@ class ObjectCheckpointStore:
                 except StorageError as error:
                     if attempt == attempts:
                         raise
-                    _LOGGER.warning("the checkpoint cannot be written, attempt %d of %d: %s", attempt, attempts, error)
+                    _LOGGER.warning("the checkpoint cannot be written (attempt %d of %d): %s", attempt, attempts, error)
                     time.sleep(_WAIT_S)
                 else:
                     return
@@ -263,5 +263,5 @@ class ObjectCheckpointStore:
         return ReplicateError(
             f"another process has taken over the checkpoint: {self._lost}",
             where=str(self.place),
-            advice="Run one process per checkpoint; this process has ended without changing it further",
+            advice="Run one process per checkpoint; this process stopped without further changes",
         )

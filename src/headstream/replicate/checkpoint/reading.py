@@ -30,7 +30,7 @@ class CheckpointReader:
                 "there is no checkpoint",
                 where=str(self._objects.place),
                 advice="Check that this is the checkpoint of a pipeline that has run. "
-                "Endpoint and keys are read from AWS_... variables",
+                "The endpoint and keys are read from AWS_... variables",
             )
 
     def follow(self) -> Iterator[Record]:

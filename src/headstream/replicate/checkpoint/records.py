@@ -166,7 +166,7 @@ def read_record(raw: bytes, where: str) -> Record:
         CorruptLogError: the bytes are not a record, or are damaged.
     """
     if len(raw) < _HEAD.size or raw[: len(_MAGIC)] != _MAGIC:
-        raise _damaged("the object is not a record of one", where)
+        raise _damaged("an object is not a record of a checkpoint", where)
     _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
@@ -217,5 +217,5 @@ def _damaged(what: str, where: str | None = None) -> CorruptLogError:
     return CorruptLogError(
         f"the checkpoint in the object store is damaged: {what}",
         where=where,
-        advice="Restore its objects from a copy, all of one moment",
+        advice="Restore all objects of the checkpoint from one backup",
     )

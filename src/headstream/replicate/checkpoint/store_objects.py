@@ -81,7 +81,7 @@ class CheckpointObjects:
             return None
         found = self.find_commit(number)  # an answer can be lost, and its request repeated
         if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
-            raise StorageError("the store rejected a checkpoint commit, but has no other commit in its place", where=str(place))
+            raise StorageError("the store rejected a checkpoint commit although no other commit exists", where=str(place))
         return None if found.raw == raw else found
 
     def write_snapshot(self, number: int, raw: bytes) -> None:
@@ -134,7 +134,7 @@ class CheckpointObjects:
     def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
         """Return the error for a missing object: SupersededError if a snapshot has this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
-            return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
+            return SupersededError("the checkpoint changed while it was read", where=str(place), advice="Read it again")
         return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one backup")
 
     def _read(self, kind: str, number: int) -> Record:

@@ -178,24 +178,24 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
 def _section(message: dict[str, Any], name: str) -> dict[str, Any]:
     value = message.get(name)
     if not isinstance(value, dict):
-        raise DecodeError(f"{name} of a data message is {type(value).__name__}, not a record", 0)
+        raise DecodeError(f"{name} of a data message must be a record, not {type(value).__name__}", 0)
     return value
 
 
 def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[str, Any]) -> Change:
     operation = headers.get("operation")
     if operation not in OPERATIONS:
-        raise DecodeError(f"the operation of a data message is {str(operation)[:40]!r}", 0)
+        raise DecodeError(f"a data message has the unknown operation {str(operation)[:40]!r}", 0)
     found: dict[str, Any] = {}
     for name, attribute in _TEXTS:
         value = headers.get(name)
         if name == "changeSequence" and not _is_sequence(value):
-            raise DecodeError(f"{name} of a data message is {str(value)[:40]}, not text, nor a number of 35 digits", 0)
+            raise DecodeError(f"{name} of a data message must be a string or a number of 35 digits, not {str(value)[:40]}", 0)
         found[attribute] = (value if isinstance(value, str) else to_text(value)) or ""
     for name, attribute in _MASKS:
         value = headers.get(name)
         if not isinstance(value, (str, bytes, type(None))):
-            raise DecodeError(f"{name} of a data message is neither hex digits nor bytes", 0)
+            raise DecodeError(f"{name} of a data message must be hex digits or bytes", 0)
         found[attribute] = mask_from_hex(value) if isinstance(value, str) else value
     found["transaction_event_counter"] = _pull_count(headers.get("transactionEventCounter"))
     last = headers.get("transactionLastEvent")

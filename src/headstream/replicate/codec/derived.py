@@ -71,14 +71,14 @@ def derive_metadata(
         schema, name = table
     if not name:
         raise SchemaError(
-            f"the namespace {namespace!r} of the Avro schema does not name a table", advice="It is <task>.<schema>.<table>"
+            f"the namespace {namespace!r} of the Avro schema does not name a table", advice="Use <task>.<schema>.<table>"
         )
     columns = []
     for ordinal, member in enumerate(row.fields, start=1):
         plain = _plain(member.type)
         kind = _LOGICAL_TYPES.get(plain.logical_type or "") or _TYPES.get(plain.kind)
         if kind is None:
-            raise SchemaError(f"the field 'data.{member.name}' is {plain.kind}, not a plain value")
+            raise SchemaError(f"the field 'data.{member.name}' must be a plain value, not {plain.kind}")
         position = keys.index(member.name) + 1 if member.name in keys else 0
         columns.append(
             ColumnMetadata(member.name, ordinal, kind, 0, plain.precision, plain.scale, position, member.type.kind == "union")

@@ -66,7 +66,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         return _decode_json(data, layout)
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
-        raise DecodeError(f"the message has no envelope but a schema registry's framing, of schema {schema}", 0)
+        raise DecodeError(f"the message has the framing of a schema registry (schema {schema}) instead of an envelope", 0)
     raise DecodeError("the bytes are not a Replicate message: neither 'atMSG' nor a JSON object", 0)
 
 
@@ -80,7 +80,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
         InvalidInputError: the type or the message is invalid, or a string cannot be encoded as UTF-8.
     """
     if envelope.type not in ("MD", "DT"):
-        raise InvalidInputError(f"an envelope is of type 'MD' or 'DT', not {envelope.type!r}")
+        raise InvalidInputError(f"an envelope must have the type 'MD' or 'DT', not {envelope.type!r}")
     if envelope.form == "json" and isinstance(envelope.message, dict):
         document = {
             "magic": MAGIC.decode(),
@@ -99,8 +99,8 @@ def encode_envelope(envelope: Envelope) -> bytes:
         parts.append(encode_string(envelope.message))
         return b"".join(parts)
     raise InvalidInputError(
-        f"an envelope in {envelope.form!r} with a message of {type(envelope.message).__name__}",
-        advice="An Avro envelope holds bytes, a JSON envelope a dict",
+        f"an envelope of form {envelope.form!r} cannot have a message of {type(envelope.message).__name__}",
+        advice="Use bytes in an Avro envelope, and a dict in a JSON envelope",
     )
 
 
@@ -125,7 +125,7 @@ def _decode_avro(data: bytes) -> Envelope:
 def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
     document = decode_json(data, decimals=True)
     if not isinstance(document, dict):
-        raise DecodeError("a Replicate message in JSON is one object", 0)
+        raise DecodeError("a Replicate message in JSON must be one object", 0)
     if "magic" not in document and layout.fits(document):
         return Envelope("DT", layout.read(document), form="json")
     if "magic" not in document and is_flat(document):
@@ -137,10 +137,10 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
     if kind not in ("MD", "DT"):
         raise DecodeError(f"the envelope has the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
-        raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
+        raise DecodeError(f"the message of a JSON envelope must be an object, not {type(message).__name__}", 0)
     schema_id, own_schema = document.get("messageSchemaId"), _to_text(document.get("messageSchema"))
     if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
-        raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
+        raise DecodeError(f"the envelope's messageSchemaId must be a string or null, not {type(schema_id).__name__}", 0)
     if kind == "DT":
         message = layout.read(message)
     return Envelope(kind, message, _to_texts(headers), None if schema_id is None else str(schema_id), own_schema, "json")

@@ -43,7 +43,7 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
     """
     wanted = set(ordinals)
     if wanted and min(wanted) < 1:
-        raise InvalidInputError(f"a column ordinal is {min(wanted)}, but ordinals start at 1")
+        raise InvalidInputError(f"a column ordinal must be at least 1, not {min(wanted)}")
     least = max(1, (max(wanted, default=0) + 7) // 8)
     width = least if width_bytes is None else width_bytes
     if width < least and wanted:
@@ -68,7 +68,7 @@ def mask_from_hex(text: str) -> bytes:
     """
     for at, digit in enumerate(text):
         if digit not in "0123456789abcdefABCDEF":
-            raise DecodeError(f"the mask {text[:80]!r} has {digit!r}, not a hex digit", at)
+            raise DecodeError(f"the mask {text[:80]!r} has {digit!r}, which is not a hex digit", at)
     return bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)[::-1]
 
 

@@ -126,7 +126,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         raise SchemaError(
             "the Avro metadata message has no messageSchema",
             where=f"messageSchemaId {envelope.schema_id}",
-            advice="Configure Replicate to publish the metadata topic in its own envelope",
+            advice="Configure Replicate to publish metadata messages in its own envelope",
         )
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
@@ -209,7 +209,7 @@ def _from_message(message: object) -> TableMetadata:
     columns.sort(key=lambda column: column.ordinal)
     for place, column in enumerate(columns):
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
-            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
+            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}; ordinals must be unique and start at 1")
     if lineage.get("table") == "":
         raise SchemaError("the table name in the metadata message is empty")  # its directory would enclose its schema's tables
     return TableMetadata(
@@ -238,7 +238,7 @@ def _data_schema(value: object) -> str:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SchemaError(f"the metadata message describes no table: {what} is {type(value).__name__}, not an object")
+        raise SchemaError(f"{what} in a metadata message must be an object, not {type(value).__name__}")
     return value
 
 

@@ -85,12 +85,12 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
         if decimal_overflow == "string":
             return "STRING"
         raise SchemaError(
-            f"column {column.name!r} is NUMERIC({column.precision},{column.scale}), which no decimal of "
-            f"{MAX_DECIMAL_PRECISION} digits holds",
-            advice="Store such columns as text, or narrow them in Replicate",
+            f"column {column.name!r} is NUMERIC({column.precision},{column.scale}), which does not fit a "
+            f"decimal of {MAX_DECIMAL_PRECISION} digits",
+            advice="Store such columns as strings, or reduce their precision in Replicate",
         )
     if kind not in _TARGETS:
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
     return _TARGETS[kind]
 
 
@@ -113,7 +113,7 @@ def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
     """Return a column's Avro type in Replicate without null; `logical_types` is the endpoint's "Use logical data types"."""
     kind = column.type.upper()
     if kind not in _TARGETS and kind != "NUMERIC":
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if logical_types and kind in _LOGICAL:

@@ -113,7 +113,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     """
     lineage, keys = schema.metadata.lineage, list(schema.metadata.key_columns)
     if not keys:
-        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Specify its key columns in `keys`")
+        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Set the key columns in `keys`")
     fields = {field.name: field for field in database.columns(lineage.schema, lineage.table).fields}
     if isinstance(place, StorePlace):
         configure_store(spark, place)
@@ -121,7 +121,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     there = [name for name in schema.types if schema.fields[name] in fields and name in lake.columns]
     lacking = [name for name in keys if name not in there]
     if lacking:
-        raise ReplicateError(f"the key column {lacking[0]!r} is not in the source's table, or not in the target")
+        raise ReplicateError(f"the key column {lacking[0]!r} is missing in the source table or in the target table")
     if _CURRENT in lake.columns:
         lake = lake.filter(sf.col(_CURRENT))
     if DELETED in lake.columns:

@@ -47,7 +47,7 @@ class JdbcAccess:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname or len(parts.path) < 2:
             raise InvalidInputError(
-                "the URL is not a source database's",
+                "the URL does not name a source database",
                 advice="Write postgresql://user:password@host:5432/database, mariadb://…, or jdbc:…",
             )
         scheme, flag, driver, jar_set = _SCHEMES[parts.scheme]

@@ -133,7 +133,7 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
         return table, None
     if envelope.schema is None:
         raise SchemaError(
-            "the message has no schema id, so its table is unknown", advice="Specify the topic's table: topic_tables"
+            "the message has no schema id, so its table is unknown", advice="Set the table of the topic in topic_tables"
         )
     return "", envelope.schema
 

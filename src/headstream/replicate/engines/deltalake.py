@@ -353,7 +353,7 @@ class DeltaLakeEngine(LoggedTable):
             raise StorageError(
                 "Spark has written files of partitions whose values are not ASCII, and deltalake cannot replace these files",
                 where=str(self.path),
-                advice="Set engine to spark for this table, or have Spark write all of its rows again",
+                advice="Set engine to spark for this table, or rewrite all of its rows with Spark",
             )
 
     @contextmanager
@@ -409,12 +409,12 @@ class DeltaLakeEngine(LoggedTable):
         return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
 
     def _fold(self, steps: int) -> bool:
-        with self._committing("the table cannot be folded"):
+        with self._committing("the files of the table cannot be merged"):
             done = fold(self._log.snapshot, steps=steps)
         if done.commits:
             self._log.refresh()
             found = (self.path, done.removed, done.added, done.deleted)
-            _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
+            _LOGGER.info("%s: merged %d files into %d, removing %d deleted rows", *found)
         return done.commits > 0
 
     def vacuum(self, kept_us: int) -> None:

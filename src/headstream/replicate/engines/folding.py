@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table has reached the number of small files or deleted rows at which it is folded."""
+    """Return whether the table must be folded, by the number of small files and of deleted rows."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
@@ -113,7 +113,7 @@ def remove_vectors(table: Place) -> Folded:
         raise StorageError("the table has no deletion vectors", where=str(table))
     refusal = merge_on_read_refusal(snapshot)
     if refusal is not None:
-        advice = "Let Spark do it: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
+        advice = "Use Spark: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
         raise StorageError(f"the deletion vectors of a table with {refusal} cannot be removed", where=str(table), advice=advice)
     done = Folded()
     for _ in range(_ATTEMPTS):
@@ -138,7 +138,7 @@ def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]
 
 def _outpaced(snapshot: LogSnapshot) -> StorageError:
     return StorageError(
-        f"other writers have changed the table in each of {_ATTEMPTS} attempts to fold files", where=str(snapshot.table)
+        f"other writers changed the table during each of {_ATTEMPTS} attempts to merge files", where=str(snapshot.table)
     )
 
 

@@ -90,7 +90,7 @@ class MergeOnRead:
         applied = snapshot.transactions.get(app_id)
         for _ in range(_ATTEMPTS):
             if snapshot.transactions.get(app_id) != applied:
-                raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(snapshot.table))
+                raise StorageError(f"another process is applying {app_id} to the table", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
             searched = SearchedKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
@@ -103,9 +103,9 @@ class MergeOnRead:
             except Conflict:
                 snapshot = self._advanced()
         raise StorageError(
-            f"other writers have changed the table in each of {_ATTEMPTS} attempts to commit a merge",
+            f"other writers changed the table during each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Run other writers of the table at other times; the merge is repeated",
+            advice="Run other writers of the table at other times; the pipeline repeats the merge",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -116,7 +116,9 @@ class MergeOnRead:
             refusal = f"the key column {unusual[0]} of type {kinds[unusual[0]]}"
         if refusal is not None and refusal != self._refusal:
             _LOGGER.warning(
-                "changes of %s are merged by rewriting files, not by deletion vectors: it has %s", snapshot.table, refusal
+                "changes of %s are merged by rewriting files, not by deletion vectors: the table has %s",
+                snapshot.table,
+                refusal,
             )
         self._refusal = refusal
         return refusal is None
@@ -144,7 +146,7 @@ class MergeOnRead:
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
-                advice='Delete all but one, or set merge_strategy = "rewrite", which changes all of them',
+                advice='Delete all but one of these rows, or set merge_strategy = "rewrite", which changes all of them',
             )
         return [part for part in found if len(part.positions)]
 
@@ -180,8 +182,8 @@ class MergeOnRead:
 def log_enabled(path: Place) -> None:
     """Write to the program's log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
-        "the Delta table %s gets deletion vectors (reader version 3): its readers must support them, see the documentation;"
-        ' set merge_strategy = "rewrite" for tables that must not have any',
+        "the Delta table %s gets deletion vectors (reader version 3): readers must support deletion vectors;"
+        ' set merge_strategy = "rewrite" for tables that must not have deletion vectors',
         path,
     )
 

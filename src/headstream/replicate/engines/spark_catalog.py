@@ -52,13 +52,13 @@ class SparkCatalog:
                     self._create(name, spark_path(place))
                 properties = self._describe(full)
         except (PySparkException, Py4JError, ConnectionError) as error:
-            what = f"it cannot be registered as {show_catalog_name(name)}"
+            what = f"the table cannot be registered as {show_catalog_name(name)}"
             raise failure(place, what, explain(_text(error), place)) from shown_cause(place, error)
         if "Location" not in properties:
             raise ReplicateError(f"{show_catalog_name(name)} is a view in the catalog", where=str(place), advice=_ANOTHER)
         if not is_same_location(properties["Location"], spark_path(place)):
             raise ReplicateError(
-                f"{show_catalog_name(name)} is another table in the catalog, at {properties['Location']}",
+                f"{show_catalog_name(name)} is another table in the catalog, located at {properties['Location']}",
                 where=str(place),
                 advice=_ANOTHER,
             )

@@ -39,7 +39,7 @@ def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(_scheme(place), context.hadoopConfiguration())
     except Py4JError:
-        raise EnvironmentSetupError(f"{why}, and Spark cannot write to an object store", advice=_lacking(place)) from None
+        raise EnvironmentSetupError(f"{why}, but Spark cannot write to an object store", advice=_lacking(place)) from None
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

@@ -138,7 +138,7 @@ class OwnLog:
             if polled.end_offset < until_offset:
                 raise CorruptLogError(
                     f"the pipeline's own log has no message {polled.end_offset} of {topic}, but its ledger refers to it",
-                    advice="If files of the checkpoint were changed, restore its log and ledger together",
+                    advice="If files of the checkpoint were changed, restore the log and the ledger from the same backup",
                 )
             for chunk in polled.chunks:
                 found = _unpack(chunk)

@@ -92,8 +92,8 @@ class StoppedTables:
                 raise ReplicateError(
                     text,
                     where=owner,
-                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and "
-                    "run again; or raise max_dead_rate to dead-letter them",
+                    advice="The table of these messages is unknown. No message of this micro-batch was dead-lettered. Correct "
+                    "the cause and run again, or raise max_dead_rate to dead-letter the messages",
                 )
             self._stop(owner, text)
 

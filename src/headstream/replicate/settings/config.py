@@ -74,31 +74,31 @@ class ReplicateConfig:
         source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
         topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); their metadata messages are read too.
         metadata: Topics with metadata messages; empty if the data topics contain these messages.
-        kafka: Settings of Kafka clients, for example `kafka.security.protocol`.
-        tables: Location of the Delta tables; the table of a target is at `<schema>/<table>`.
-        checkpoint: Location of the pipeline's own state.
-        checkpoint_from: A checkpoint in a directory, from which a new checkpoint in an object store is created.
+        kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
+        tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
+        checkpoint: Directory or URI of the pipeline's own state.
+        checkpoint_from: Directory of a checkpoint that is copied to begin a new checkpoint in an object store.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
-        zone: Location of the schema store; by default in the checkpoint.
-        schemas: Location of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (`*.avsc`).
+        zone: Directory or URI of the schema store; by default in the checkpoint.
+        schemas: Directory or URI of schemas that do not arrive in messages: metadata (JSON or messages), Avro schemas (*.avsc).
         registry: The schema registry for messages with registry framing.
         format: The names of a message's parts in JSON.
         debezium: The topics with Debezium messages, and settings for reading them; None if there are none.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name. `{schema}` and `{table}`
-            in the pattern match these parts of the topic's name.
+            in the pattern match the schema and the table in the topic name.
         schema_wait_us: Time for which a data message waits for its schema before `on_missing_schema` applies, microseconds.
-        on_missing_schema: `delayed` moves the message to the delayed topic, from which it is still released when the schema
-            arrives. `dead-letter` moves it to the dead-letter topic. `fail` stops the pipeline.
-        delayed: The delayed topic in the pipeline's own log, or a topic of a Kafka cluster to which delayed messages are copied,
+        on_missing_schema: `delayed` moves such a message to the delayed topic, from which it is applied when its schema arrives;
+            `dead-letter` moves the message to the dead-letter topic; `fail` stops the pipeline.
+        delayed: The delayed topic in the pipeline's own log; or a Kafka topic to which delayed messages are also copied,
             `kafka://host:9092/topic`.
-        dead_letter: A topic of a Kafka cluster to which dead letters are copied, `kafka://host:9092/topic`; None: no copy.
-        max_parked_count: Maximum number of waiting messages; above it the pipeline stops reading.
-        max_parked_bytes: Maximum size of waiting messages, bytes; above it the pipeline stops reading.
-        max_parked_age_us: Maximum wait of a message before an alarm is raised, microseconds.
-        max_dead_rate: Maximum share of dead letters among a table's messages, 0 to 1; above it the table is stopped. For a
-            topic's messages without a table, the pipeline stops above this share.
-        dead_rate_messages: Minimum number of messages for the computation of the share.
+        dead_letter: A Kafka topic to which dead letters are also copied, `kafka://host:9092/topic`; None: no copies.
+        max_parked_count: Maximum number of waiting messages; if it is exceeded, the pipeline stops.
+        max_parked_bytes: Maximum size of waiting messages, bytes; if it is exceeded, the pipeline stops.
+        max_parked_age_us: Waiting time of a message after which an alarm is raised, microseconds.
+        max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed it, the table stops. If messages
+            of a topic that belong to no table exceed it, the pipeline stops.
+        dead_rate_messages: Minimum number of messages from which `max_dead_rate` is computed.
         atomic: Whether all changes of a transaction to a table become visible together.
         transaction_wait_us: Time for which a transaction can be incomplete before `on_incomplete_transaction` applies,
             microseconds.
@@ -110,25 +110,26 @@ class ReplicateConfig:
         take_over: Whether to take over tables that another pipeline has written; otherwise such tables are rejected.
         once: Whether to stop after applying all messages that existed at the start.
         trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: no pause.
-        max_messages_per_batch: Maximum number of messages per micro-batch. For a log, a micro-batch can have 5 % more if it then
-            reads all remaining messages.
-        max_bytes_per_batch: Maximum stored bytes per micro-batch, accurate to one send; None: an eighth of the heap of Spark's
-            driver. Only for logs, since Spark's Kafka source has no such limit.
-        spark: Settings of the Spark session, for example `spark.driver.memory`, used if the command starts the session.
-        change_tables: Location of change tables, with all changes of a table, at `<schema>/<table>`; None: no change tables.
-        dead_letter_table: Location of a Delta table with the dead letters, in addition to the topic; None: no table.
-        storage: The object store of locations that are URIs.
+        max_messages_per_batch: Maximum number of messages per micro-batch; for a log, 5 % more if the micro-batch then reads all
+            remaining messages.
+        max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
+            Spark's driver. For logs only: Spark's Kafka source has no such limit.
+        spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
+        change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no such
+            tables.
+        dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no such table.
+        storage: The object store of all URIs.
         merge: Settings of merges with deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None: no Iceberg tables.
-        metrics: Location of the file to which metrics are written in the OpenMetrics format; None: no file.
-        metrics_otlp: Whether to send metrics over OTLP, to the endpoint in OpenTelemetry's environment variables.
+        metrics: File or URI to which metrics are written in the OpenMetrics format; None: no such file.
+        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint set in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: Time for which deletions are remembered after they were applied, microseconds; None: unlimited. A
             change that arrives later, is older than the forgotten deletions, and belongs to a missing row is dead-lettered.
         compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
         vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
-        vacuum_kept_us: Minimum age of the files to delete, microseconds.
-        load_gap_us: Minimum time in the log from a change to a REFRESH row for the row to begin a new load, microseconds.
+        vacuum_kept_us: Minimum age of the files that `vacuum_every` deletes, microseconds.
+        load_gap_us: Minimum time between a change and a REFRESH row that is detected as the start of a new load, microseconds.
 
     Raises:
         InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.
@@ -192,7 +193,7 @@ class ReplicateConfig:
             raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
         if problems:
             problems_text = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
-            raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
+            raise InvalidOptionError(f"{len(problems)} settings are invalid: {problems_text}")
 
         for name in STORE_PLACES:
             place: Place | None = getattr(self, name)
@@ -215,7 +216,7 @@ class ReplicateConfig:
         """The directory of the pipeline's own state: the checkpoint or its working copy."""
         directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
         if directory is None:
-            raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
+            raise InvalidOptionError("the checkpoint in the object store has no working copy yet", where="checkpoint")
         return directory
 
     @property

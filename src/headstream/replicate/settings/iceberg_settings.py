@@ -44,7 +44,7 @@ class IcebergSettings:
             if problem is not None:
                 raise InvalidOptionError(problem, where=f"iceberg.{name}")
         if self.snapshots < 1:
-            raise InvalidOptionError("must be 1 or more: a table needs a snapshot", where="iceberg.snapshots")
+            raise InvalidOptionError("the number of snapshots must be at least 1", where="iceberg.snapshots")
 
     @property
     def catalog_name(self) -> str:

@@ -33,4 +33,4 @@ class MergeSettings:
     def __post_init__(self) -> None:
         for name in ("rewrite_below", "key_index_size"):
             if getattr(self, name) < 0:
-                raise InvalidOptionError("a size cannot be negative", where=f"merge.{name}")
+                raise InvalidOptionError("a size must not be negative", where=f"merge.{name}")

@@ -26,37 +26,37 @@ class TableSettings:
     """Settings for the target table of a source table.
 
     Args:
-        target: Name of the target, `schema.table` (divided at the last dot), in which {schema}, {table}, {task} and {server} are
-            replaced by the source's names. The Delta table is at `<schema>/<table>`.
-        scd_type: 1 stores the current rows, 2 stores every version of a row.
-        engine: The engine that runs merges; `auto` selects the engine by the session and the size of the work.
-        merge_strategy: Whether merges rewrite files or write deletion vectors, see merge_settings.py.
-        keys: Source names of the columns that identify a row; empty: the primary key.
-        include_columns: Patterns of the source columns to include. Key columns are always included.
-        exclude_columns: Patterns of the source columns to exclude.
-        rename_columns: Source column -> target column.
+        target: Name of the target, `schema.table` (separated by the last dot); {schema}, {table}, {task} and {server}
+            of the source are replaced. Its Delta table is at `<schema>/<table>`.
+        scd_type: 1 stores only the current rows, 2 stores every version of each row.
+        engine: Engine that runs merges; `auto` chooses the engine by the session and the size of the work.
+        merge_strategy: Whether merges rewrite files or write deletion vectors; `auto` chooses by size.
+        keys: Source columns that identify a row; empty: the primary key.
+        include_columns: Patterns of the source columns that the target has. Key columns are always included.
+        exclude_columns: Patterns of the source columns that the target does not have.
+        rename_columns: Source column -> column of the target.
         deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` ignores deletions.
-        partition_by: Target columns by which a new table is partitioned; not every type is allowed, see
-            columns/partition_values.py.
-        cluster_by: Target columns by which maintenance sorts the table's files.
-        column_names: `mapped`: a new table has Delta's column mapping; `plain`: only if the name of a column requires it.
-        mask_order: Byte order of Avro column masks: `little` (byte 0 has the first eight columns), `big`, or `auto` (the order
-            that the task's messages prove, and `little` until then).
-        decimal_overflow: What a NUMERIC with more than 38 digits becomes: a STRING or an error.
-        datetimes: The type of a DATETIME: `utc` for a TIMESTAMP, read as UTC; `ntz` for a TIMESTAMP_NTZ with the time as written;
-            `text` for a STRING with all digits of the second. TIMESTAMP and TIMESTAMP_NTZ store microseconds.
-        tasks: `one`: changes of a second task that captures the table are refused. `all`: changes of all tasks are applied in the
-            order of change sequences, which begin with the commit time.
-        catalog: Template of the table's name in Spark's catalog, for example `lake.{schema}.{table}`, with the target's schema
-            and table; empty: not registered.
-        changes: Whether to write changes to a change table too, if change tables are enabled.
-        on_column_added: Policy for a new column.
-        on_column_dropped: Policy for a dropped column; `evolve` keeps the values in old rows.
-        on_column_renamed: Policy for a column with another name at the same position.
-        on_type_widened: Policy for a column type with a wider range.
-        on_type_narrowed: Policy for a column type with a narrower range, or for another type.
-        on_nullability_changed: Policy for a column that becomes nullable or stops being nullable.
-        on_key_changed: Policy for a change of the columns that identify a row.
+        partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
+            supported.
+        cluster_by: Columns of the target by which maintenance sorts the files.
+        column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
+        mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
+            order is detected from the task's messages, and is `little` until then.
+        decimal_overflow: Type for a NUMERIC of more than 38 digits: `string`, or `error` to reject it.
+        datetimes: The type of a DATETIME: `utc`: TIMESTAMP, read as UTC; `ntz`: TIMESTAMP_NTZ, unchanged; `text`:
+            STRING with all digits of the second. TIMESTAMP and TIMESTAMP_NTZ have microseconds.
+        tasks: `one`: changes of a second task that captures the table are rejected; `all`: changes of all tasks are
+            applied, ordered by their change sequences, which begin with the commit time.
+        catalog: Template of the table's name in Spark's catalog, such as `lake.{schema}.{table}` with the target's
+            schema and table; empty: the table is not registered.
+        changes: Whether changes of the table are also written to a change table, if change tables are enabled.
+        on_column_added: Policy if the source has a new column.
+        on_column_dropped: Policy if a column was dropped; `evolve` keeps the values of old rows.
+        on_column_renamed: Policy if a column at the same position has a new name.
+        on_type_widened: Policy if the type of a column has a wider range.
+        on_type_narrowed: Policy if the type of a column has a narrower range, or is a different type.
+        on_nullability_changed: Policy if a column became nullable, or is no longer nullable.
+        on_key_changed: Policy if different columns identify a row.
     """
 
     target: str = "{schema}.{table}"

@@ -41,7 +41,7 @@ def table_error(what: str, url: str = "") -> InvalidOptionError:
         url: The URL of the log, or a string that contains the URL; "" if unknown.
     """
     return InvalidOptionError(
-        f"{what} is not supported: a topic is not a table of a catalog",
+        f"{what} is not supported: a topic cannot be a table in a catalog",
         advice=_WRITING + (_KAFKA_VIEW if "kafka://" in url else _VIEW),
     )
 

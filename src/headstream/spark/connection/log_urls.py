@@ -36,7 +36,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
     if not url:
         raise InvalidOptionError(
             "the option url is missing",
-            advice='Specify the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
+            advice='Set the log with .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
         )
     try:
         parts = split_url(url)
@@ -51,9 +51,9 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         return _directory(parts, bare)
     if parts.scheme == "kafka":
         raise InvalidUrlError(
-            f"{bare!r}: Kafka is read and written through DataFrames, not by SQL, and not by a session without register()",
-            advice="In SQL use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
-            "For a DataFrame use the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+            f"{bare!r}: Kafka can be used only through DataFrames, in a session with register(), and not in SQL",
+            advice="In SQL, use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
+            "For DataFrames, use a session from headstream.spark.session(), or call headstream.spark.register(spark)",
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
@@ -76,5 +76,5 @@ def _without_credentials(url: str, parts: SplitResult) -> str:
 def _directory(parts: SplitResult, bare: str) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise InvalidUrlError(f"{bare!r} names no directory of this machine", advice="Write file:// and an absolute path")
+        raise InvalidUrlError(f"{bare!r} is not a directory of this machine", advice="Use file:// and an absolute path")
     return path.rstrip("/") or "/"

@@ -92,7 +92,7 @@ class HeaderDecoder:
             raise self._locate(error, headers, coordinates) from None
         if found.dropped_count:
             _LOGGER.warning(
-                "%s and after: %d invalid headers are skipped in %d rows; their keys are empty, or longer than 255 bytes",
+                "%s and after: skipped %d invalid headers in %d rows: their keys are empty or longer than 255 bytes",
                 _where(found.flags.find(LOSSY_ROW), coordinates),
                 found.dropped_count,
                 found.flags.count(LOSSY_ROW),
@@ -133,8 +133,8 @@ class HeaderDecoder:
             return
         self._warned.add(column.name)
         _LOGGER.warning(
-            "%s and after: the header %r is not of the type %s that headerColumns declares (%d of %d rows), "
-            "so its column is null; a record without hs.kinds has raw headers",
+            "%s and after: the header %r does not have the type %s declared in headerColumns (%d of %d rows), so its column is "
+            "null; a record without hs.kinds has raw headers",
             _where(rows[0].as_py(), coordinates),
             column.name,
             column.type.upper(),
@@ -193,7 +193,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
     keys, values = headers.values.field(0), headers.values.field(1)
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Omit it")
+        raise HeaderError("a header, or its key, is null", advice="Omit the header")
     validity, offsets = headers.buffers()[:2]
     count = len(headers)
     lists = VariableColumn(

@@ -79,17 +79,17 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
     if len(given_names) != 1:
         raise InvalidOptionError(
             f"{given_names[0]} and {given_names[1]} both name topics" if given_names else "the option subscribe is missing",
-            advice='Specify topics by one of them, as .option("subscribe", "shop/orders")',
+            advice='Set only one option for topics, for example .option("subscribe", "shop/orders")',
         )
     for option in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if option.lower() in given:
             what, other = ("batch reads", "streams") if streaming else ("streams", "batch reads")
-            raise InvalidOptionError(f"{option} is for {what}, not for {other}")
+            raise InvalidOptionError(f"{option} is supported only in {what}, not in {other}")
     source = {name: given[name.lower()] for name in _HANDED_ON if name.lower() in given}
     if "subscribe" in source:
         names = [_topic(name.strip(), "subscribe") for name in source["subscribe"].split(",") if name.strip()]
         if not names or len(set(names)) < len(names):
-            raise InvalidOptionError(f"subscribe={source['subscribe']} has a duplicate or empty topic")
+            raise InvalidOptionError(f"subscribe={source['subscribe']} must not have a duplicate or empty topic")
         source["subscribe"] = ",".join(names)
     for option in ("assign", *_BY_PARTITION):
         if source.get(option, "").lstrip().startswith("{"):
@@ -124,7 +124,7 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Kafka's clients, from the URL and from the options kafka.*."""
     if "url" in given and "path" in given:
-        raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Set one of them")
+        raise InvalidOptionError("the option url and the path both name a Kafka cluster", advice="Set one of them")
     url = (given.get("url") or given["path"]).strip()
     return java_settings(split_url(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
 
@@ -143,5 +143,5 @@ def _rename_topics(option: str, text: str) -> str:
         if isinstance(error, InvalidOptionError):
             raise
         raise InvalidOptionError(
-            f"{option} cannot be read: {text!r}", advice='Write JSON by topic, as {"shop/orders": {"0": 23, "1": -2}}'
+            f"{option} cannot be read: {text!r}", advice='Write JSON by topic, for example {"shop/orders": {"0": 23, "1": -2}}'
         ) from None

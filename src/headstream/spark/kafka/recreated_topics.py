@@ -51,8 +51,8 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             continue
         if None not in (before.id, topic_id) and before.id != topic_id:
             raise LogError(
-                f"topic {topic} was deleted and recreated since this query last read it; its offsets now count other messages",
-                where=f"its id is {topic_id}, was {before.id}; checkpoint {where}",
+                f"topic {topic} was deleted and recreated after this query last read it; the offsets now refer to other messages",
+                where=f"id {topic_id}, previously {before.id}; checkpoint {where}",
                 advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
             )
         if not before.is_read:

@@ -101,8 +101,8 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(
-                "the headstream format defines its columns, and takes its other settings by name",
-                advice="Leave schema out; set mode, trigger and the like by their methods",
+                "the headstream format has fixed columns, and needs settings as named options",
+                advice="Omit schema; set mode, trigger and similar settings with their methods",
             )
         for name in ("mode", "outputMode", "queryName"):
             if named.get(name) is not None:
@@ -124,7 +124,7 @@ def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, An
         if triggers and triggers[-1].get(word) is not None and f"{_FORMAT}, " in _streams_of(frame):
             raise InvalidOptionError(
                 f"trigger({word}=...): the headstream source does not support {kind}",
-                advice='It is read in micro-batches: trigger(processingTime="0 seconds") is the fastest',
+                advice='The source uses micro-batches: trigger(processingTime="0 seconds") is the fastest trigger',
             )
     given = {name.lower(): value for name, value in options.items()}
     checkpoint = given.get("checkpointlocation")

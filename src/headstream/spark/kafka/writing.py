@@ -70,7 +70,7 @@ def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFram
 def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> None:
     wanted = {name.lower() for name, _ in parsed.header_columns}
     if "payload" not in types:
-        raise InvalidOptionError("the rows have no column payload", advice="Name a column payload, as in SELECT value AS payload")
+        raise InvalidOptionError("the rows have no column payload", advice="Name a column payload: SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
         raise InvalidOptionError("the rows have no target topic: there is neither a column topic nor the option topic")
     for name in types:

@@ -125,9 +125,9 @@ def _check_digests(paths: list[Path], refused: Path | None) -> None:
             + (f"not {known}" if known else "and its expected digest is unknown"),
             where=str(refused_path or path),
             advice=(
-                "Fetch it from the project's own repository and copy it there again"
+                "Copy the jar from the project's own repository again"
                 if refused_path is None
-                else "Check its origin; it was set aside under this name, and `headstream jars` fetches another"
+                else "Check the origin of the jar, which was renamed; then run `headstream jars` to fetch the jar again"
             ),
         )
 
@@ -220,7 +220,7 @@ def _find_ivy() -> Path:
         raise MissingExtraError("PySpark is not installed", advice="Run: pip install 'headstream[spark]'") from None
     found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise JarsError("this PySpark ships no Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
+        raise JarsError("this PySpark does not include Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
     return found[-1]
 
 
@@ -244,7 +244,7 @@ def _failure(jar_set: JarSet, fault: str) -> JarsError:
         f"the jars of the set {jar_set.name} could not be fetched: {fault}",
         where=" ".join(map(str, jar_set.jars)),
         advice=(
-            "Check that this machine reaches the Maven repository (behind a proxy, set it in JAVA_TOOL_OPTIONS) "
+            "Check that this machine can reach the Maven repository (set a proxy in JAVA_TOOL_OPTIONS) "
             f"and run `headstream jars`. {by_hand}"
         ),
     )

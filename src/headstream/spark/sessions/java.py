@@ -48,11 +48,11 @@ def find_java() -> Java:
     if home:
         executable = Path(home) / "bin" / ("java.exe" if os.name == "nt" else "java")
         if not os.access(executable, os.X_OK):
-            raise JavaError("JAVA_HOME contains no Java", where=str(executable), advice=f"Unset JAVA_HOME. Or: {_INSTALL}")
+            raise JavaError("JAVA_HOME contains no Java", where=str(executable), advice=f"Unset JAVA_HOME, or: {_INSTALL}")
         return _inspect(executable)
     found = shutil.which("java")
     if found is None:
-        raise JavaError("Spark needs Java, but none is on the PATH and JAVA_HOME is unset", advice=_INSTALL)
+        raise JavaError("Spark requires Java, but there is no Java on the PATH, and JAVA_HOME is unset", advice=_INSTALL)
     return _inspect(Path(found))
 
 
@@ -66,12 +66,12 @@ def _inspect(executable: Path) -> Java:
     if answer.returncode != 0 or base is None:
         # Java 8 and older have no modules.
         raise JavaError(
-            f"Spark needs Java {MINIMUM_JAVA} or newer, but this version is older", where=str(executable), advice=_INSTALL
+            f"Spark requires Java {MINIMUM_JAVA} or newer, but this version is older", where=str(executable), advice=_INSTALL
         )
     version = int(base[1])
     if version < MINIMUM_JAVA:
         raise JavaError(
-            f"Spark needs Java {MINIMUM_JAVA} or newer, but this is Java {version}", where=str(executable), advice=_INSTALL
+            f"Spark requires Java {MINIMUM_JAVA} or newer, but this is Java {version}", where=str(executable), advice=_INSTALL
         )
     if not re.search(rf"^{re.escape(VECTOR_MODULE)}@", answer.stdout, re.MULTILINE):
         raise JavaError(

@@ -75,11 +75,10 @@ def session(
             `local[*]`.
         config: Spark settings; they override the settings of spark-submit, which override the defaults. Java options of the
             driver are appended to Headstream's.
-        jars: Whether to include Delta, Avro and Kafka, which require Spark 4.2; Spark 4.3 starts without them, with a warning.
-        with_jars: Names of additional sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`,
-            `gs://`.
-        quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
-            collector): for tests and demos.
+        jars: Whether to include the jars of Delta, Avro and Kafka. They require Spark 4.2; Spark 4.3 starts without them, with a
+            warning.
+        with_jars: Names of additional sets of jars: `s3` for `s3a://`, `azure` for `abfss://`, `gcs` for `gs://`.
+        quick_start: Whether to start faster, with less throughput and without Spark's web page: for tests and demos.
 
     Raises:
         MissingExtraError: PySpark or PyArrow is not installed, or this version of Spark is not supported.
@@ -200,7 +199,7 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentSetupError(
             "a SparkSession without Delta is already running in this process",
-            advice='Stop it first, or read from it without this: format("headstream") needs no session()',
+            advice='Stop that session first, or use it without session(): format("headstream") does not need session()',
         )
     return running
 
@@ -258,7 +257,7 @@ def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
     except Py4JError as error:
         raise EnvironmentSetupError(
             "the jars of Delta, Avro and Kafka cannot be added to a running JVM",
-            advice="Pass them to spark-submit: --jars with the list of `headstream jars --output json`, joined by commas",
+            advice="Pass the jars to spark-submit: --jars with the list from `headstream jars --output json`, joined by commas",
         ) from error
 
 

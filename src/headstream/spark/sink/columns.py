@@ -104,16 +104,16 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     lower: dict[str, str] = {}
     for name in types:
         if lower.setdefault(name.lower(), name) != name:
-            raise InvalidOptionError(f"the columns {lower[name.lower()]} and {name} differ in case only")
+            raise InvalidOptionError(f"the columns {lower[name.lower()]} and {name} differ only in case")
     header_columns = tuple(header_source(name, kind, types, lower) for name, kind in options.header_columns)
     taken = {source.column for source in header_columns}
     found = {name: lower[name] for name in (*_PLAIN, "headers") if name in lower and lower[name] not in taken}
     for name in found:
         if name != "headers" and not isinstance(types[found[name]], _PLAIN[name]):
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
-            raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Make it {wanted}")
+            raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Cast it to {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it with AS")
+        raise InvalidOptionError(f"no column payload is among {', '.join(types) or 'none'}", advice="Name a column with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError(
             "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic'
@@ -146,7 +146,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
     return InvalidOptionError(
         f"these columns cannot be written: {what}",
-        advice=f'For headers use .option("headerColumns", "{", ".join(names)}"); else .drop({drops})',
+        advice=f'To send headers, use .option("headerColumns", "{", ".join(names)}"); otherwise .drop({drops})',
     )
 
 
@@ -157,7 +157,7 @@ def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataTyp
         raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")
     kind = _kind_of(types[column])
     if kind is None:
-        advice = "Cast it: a time to STRING, or to BIGINT with unix_micros(); a DECIMAL with a scale to STRING or DOUBLE"
+        advice = "Cast a time to STRING, or to BIGINT with unix_micros(); cast a DECIMAL with a scale to STRING or DOUBLE"
         raise InvalidOptionError(f"headerColumns: {_is(column, types[column])} as a header", advice=advice)
     if wanted is not None and wanted not in _CONVERTIBLE[kind]:
         raise InvalidOptionError(
@@ -179,7 +179,7 @@ def headers_shape(name: str, kind: DataType) -> HeadersShape:
         return "binary"
     if isinstance(kind, VariantType) or (isinstance(kind, MapType) and isinstance(kind.valueType, VariantType)):
         raise InvalidOptionError(
-            f"{_is(name, kind)}: a VARIANT widens small ints and loses the kinds of headers",
+            f"{_is(name, kind)}: a VARIANT loses the kinds of headers and the sizes of integers",
             advice='Read with .option("headers", "array") or "binary", which lose nothing',
         )
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType) and _kind_of(kind.valueType) is not None:
@@ -190,5 +190,5 @@ def headers_shape(name: str, kind: DataType) -> HeadersShape:
         if is_kind and isinstance(members.get("key"), StringType) and isinstance(members.get("value"), _TEXT):
             return "array"
     raise InvalidOptionError(
-        _is(name, kind), advice="Make it ARRAY<STRUCT<key: STRING, kind: STRING, value: BINARY>>, MAP<STRING, ...> or BINARY"
+        _is(name, kind), advice="Cast it to ARRAY<STRUCT<key: STRING, kind: STRING, value: BINARY>>, MAP<STRING, ...> or BINARY"
     )

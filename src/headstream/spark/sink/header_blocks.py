@@ -68,12 +68,12 @@ def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
     plain = HeaderKind.STRING if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) else HeaderKind.RAW
     kinds = _kind_codes(members["kind"], keys) if "kind" in members else pa.repeat(pa.scalar(int(plain), pa.uint8()), len(keys))
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Omit it")
+        raise HeaderError("a header, or its key, is null", advice="Omit the header")
     if values.null_count:
         missing = pc.and_(pc.is_null(values), pc.not_equal(kinds, pa.scalar(int(HeaderKind.NULL), pa.uint8())))
         if pc.any(missing).as_py():
             key = keys[pc.index(missing, True).as_py()].as_py()
-            raise HeaderError(f"the value of header {key!r} is null", advice="Omit it, or set its kind to null")
+            raise HeaderError(f"the value of header {key!r} is null", advice="Omit the header, or set its kind to null")
     _add_lists(builder, headers, keys, kinds, values)
 
 
@@ -128,7 +128,7 @@ def _fixed(column: pa.Array, kind: HeaderKind) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise HeaderError(f"a value does not fit {kind.name.lower()}: {error}") from error
     if kind is HeaderKind.UINT128 and pc.any(pc.less(fixed, pa.scalar(0, pa.decimal128(38, 0)))).as_py():
-        raise HeaderError("a value below 0 does not fit uint128")
+        raise HeaderError("a negative value does not fit uint128")
     return fixed
 
 

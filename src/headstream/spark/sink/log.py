@@ -82,7 +82,7 @@ class DirectorySink:
         marker = read_marker(self.directory, OsFiles())
         if marker is None:
             raise NotALogError(
-                "there is no log here",
+                "the directory contains no log",
                 where=self.directory,
                 advice=f"Create the topic first: headstream topic create shop/orders --url {self.where}",
             )

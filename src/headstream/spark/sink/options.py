@@ -53,7 +53,7 @@ class SinkOptions:
     def check_stream(self) -> None:
         """Reject options that only a batch write supports."""
         if self.transaction is not None:
-            raise InvalidOptionError("txnAppId and txnVersion are for batch writes", advice="A stream numbers its batches itself")
+            raise InvalidOptionError("txnAppId and txnVersion are supported only in batch writes", advice="Omit them in a stream")
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -64,7 +64,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         if name not in known and name not in _OPTIONS_OF_SPARK:
             close = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(OPTION_NAMES)}"
-            raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
+            raise InvalidOptionError(f"the headstream sink has no option {name}", advice=advice)
     return SinkOptions(
         log=parse_log(given),
         topic=_topic(given.get("topic")),
@@ -91,7 +91,7 @@ def parse_header_kinds(text: str) -> tuple[tuple[str, HeaderKind | None], ...]:
     while at < len(text) and text[at:].strip():
         match = _HEADER.match(text, at)
         if match is None:
-            advice = "Write names, and optionally kinds, as attempt uint8, source, `x total` float64"
+            advice = "Write names with optional kinds, for example attempt uint8, source, `x total` float64"
             raise InvalidOptionError(f"headerColumns cannot be parsed at {text[at:].strip()!r}", advice=advice)
         name = match["name"] or match["quoted"].replace("``", "`")
         try:
@@ -121,7 +121,7 @@ def _path(text: str | None) -> str | None:
     parts = urlsplit(text)
     path = unquote(parts.path) if parts.scheme == "file" else text
     if parts.scheme not in ("", "file") or not path.startswith("/"):
-        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Set an absolute path, or a file:// URL")
+        raise InvalidOptionError(f"badRowsPath={text} is not a local directory", advice="Set an absolute path, or a file:// URL")
     return path.rstrip("/") or "/"
 
 

@@ -95,11 +95,11 @@ class Packer:
         limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
         if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
             raise LimitError(
-                f"the payload has more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
+                f"a payload must have at most {limit} bytes", advice="Store big payloads elsewhere, and send their location"
             )
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
-            raise InvalidInputError("a message of a compacted topic has no key", advice="Set a key for each row")
+            raise InvalidInputError("a message of a compacted topic must have a key", advice="Set a key for each row")
         blocks = self._blocks(batch)
         sent = pack(
             payload.offsets,
@@ -146,7 +146,7 @@ class Packer:
         bounds = pc.min_max(asked).as_py()
         if bounds["min"] is not None and not 1 <= bounds["min"] <= bounds["max"] <= target.partitions:
             raise InvalidInputError(
-                f"the column partition contains {bounds['min']} to {bounds['max']}",
+                f"the column partition has values from {bounds['min']} to {bounds['max']}",
                 advice=f"Use partitions 1 to {target.partitions}",
             )
         found = pc.coalesce(asked, by_key)
@@ -159,7 +159,7 @@ def _check_each(sent: bytearray) -> None:
     while rest:
         end = cut_sent(rest, MAX_BATCH_BYTES, -1, -1).end
         if end > MAX_BATCH_BYTES:
-            raise LimitError(f"the message has {end} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+            raise LimitError(f"a message must have at most {MAX_BATCH_BYTES} bytes, not {end}")
         rest = rest[end:]
 
 
@@ -172,5 +172,5 @@ def _ids(column: pa.Array) -> bytearray | memoryview:
         return found
     lengths = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["min"] not in (None, 16) or lengths["max"] not in (None, 16):
-        raise InvalidInputError("column id has values that are not 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
+        raise InvalidInputError("the column id must have values of 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
     return memoryview(pc.fill_null(column, bytes(16)).cast(pa.binary(16)).buffers()[1])[: 16 * len(column)]

@@ -64,7 +64,7 @@ class ServerSink:
         found = self.read_identity()
         if found != manifest.identity:
             raise LogError(
-                "the log was deleted and recreated since this write was planned",
+                "the log was deleted and recreated after this write was planned",
                 where=f"{self.where}: log {found}, was {manifest.identity}",
                 advice="Restart the query; nothing was written",
             )

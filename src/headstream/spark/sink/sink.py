@@ -68,7 +68,7 @@ class _Sink:
         if overwrite:
             raise InvalidOptionError(
                 "a log is append-only: its messages cannot be overwritten",
-                advice='Write with .mode("append") or .outputMode("append"); headstream topic purge empties a topic',
+                advice='Write with .mode("append") or .outputMode("append"); use `headstream topic purge` to empty a topic',
             )
         columns = plan_columns(schema, parsed)
         log: SinkLog = DirectorySink(parsed.log) if isinstance(parsed.log, str) else ServerSink(parsed.log)

@@ -119,7 +119,7 @@ class _Stager:
         for topic, rows in self._by_topic(batch):
             try:
                 if topic is None:
-                    raise InvalidInputError("column topic is null", advice="Set each row's topic")
+                    raise InvalidInputError("the column topic is null", advice="Set each row's topic")
                 target = self._topics.find(topic)
             except HeadstreamError as error:
                 for row in range(rows.num_rows):

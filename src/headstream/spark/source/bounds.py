@@ -65,7 +65,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     option = _one_of(given, _STARTING)
     strategy = given.get(_STRATEGY.lower(), "error").strip().lower()
     if strategy not in ("error", "latest"):
-        raise InvalidOptionError(f"{_STRATEGY}={strategy} is not a strategy", advice="Use error or latest")
+        raise InvalidOptionError(f"{_STRATEGY}={strategy} is not a valid strategy", advice="Use error or latest")
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
@@ -100,7 +100,7 @@ def _parse_offsets(option: str, text: str, subscription: Subscription) -> Bound:
     word = text.strip().lower()
     if word == "earliest" or word == "latest":
         return Bound(option, "earliest" if word == "earliest" else "latest")
-    advice = 'Use earliest, latest or offsets by partition, as {"shop/orders": {"1": 23, "2": -2}}'
+    advice = 'Use earliest, latest or offsets by partition, for example {"shop/orders": {"1": 23, "2": -2}}'
     offsets = _parse_partitions(option, text, subscription, advice)
     for partition, offset in offsets.items():
         if offset < EARLIEST:
@@ -113,10 +113,10 @@ def _parse_times(option: str, text: str, subscription: Subscription, *, or_lates
         time_ms = int(text) if text.strip().isdecimal() else -1
         if not 0 <= time_ms <= _MAX_MS:
             raise InvalidOptionError(
-                f"{option}={text} is not a time", advice="Write milliseconds since 1970 UTC, as 1690000000000"
+                f"{option}={text} is not a time", advice="Write milliseconds since 1970 UTC, for example 1690000000000"
             )
         return Bound(option, Times(time_ms * 1000, {}, or_latest))
-    advice = 'Write milliseconds since 1970 UTC by partition, as {"shop/orders": {"1": 1690000000000}}'
+    advice = 'Write milliseconds since 1970 UTC by partition, for example {"shop/orders": {"1": 1690000000000}}'
     times = _parse_partitions(option, text, subscription, advice)
     for partition, time_ms in times.items():
         if not 0 <= time_ms <= _MAX_MS:

@@ -81,9 +81,9 @@ class DirectoryView(LogView):
         marker = read_marker(self._directory, OsFiles())
         if marker is None:
             raise NotALogError(
-                "there is no log here",
+                "the directory contains no log",
                 where=self._directory,
-                advice="Check the URL, or create the topic first; a log is created at its first write",
+                advice="Check the URL, or create a topic, which also creates the log",
             )
         if marker.identity != self.identity:
             self.close()

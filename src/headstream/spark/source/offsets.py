@@ -97,7 +97,7 @@ class SourceOffsets:
         except (KeyError, ValueError, TypeError, AttributeError):
             raise InvalidOptionError(
                 f"the checkpoint's offsets cannot be read: {value}",
-                advice='They look like {"shop/orders": {"1": 123}, "identity": {"log": "...", "shop/orders": "1/1"}}',
+                advice='Offsets must look like {"shop/orders": {"1": 123}, "identity": {"log": "...", "shop/orders": "1/1"}}',
             ) from None
         return cls(positions, log, {topic: str(number) for topic, number in identity.items()})
 
@@ -112,7 +112,7 @@ class SourceOffsets:
             topic = changed[0]
             what, where = f"topic {topic}", f"its number is {now.topics[topic]}, was {self.topics[topic]}"
         raise LogError(
-            f"{what} was deleted and recreated since this query last read it; its offsets now count other messages",
+            f"{what} was deleted and recreated after this query last read it; the offsets now refer to other messages",
             where=where,
             advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
         )

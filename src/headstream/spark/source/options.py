@@ -114,7 +114,7 @@ class SourceOptions:
         """Reject options that only streams support."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is only for streams", advice="Limit a batch read by endingOffsets")
+                raise InvalidOptionError(f"{option} is supported only in streams", advice="Limit a batch read with endingOffsets")
         if self.starting.at == "latest":
             raise InvalidOptionError(
                 "startingOffsets=latest leaves nothing to read in a batch query", advice="Use earliest, or offsets by partition"
@@ -125,12 +125,12 @@ class SourceOptions:
         for option in _LIMIT_NAMES:
             if option.lower() in self.given and not has_limits:
                 raise InvalidOptionError(
-                    f"{option} needs Spark 4.2: earlier versions do not limit the micro-batches of a Python source",
-                    advice="Omit it: each micro-batch then reads up to the end of the log",
+                    f"{option} requires Spark 4.2: earlier versions do not limit the micro-batches of a Python source",
+                    advice="Omit the option: each micro-batch then reads up to the end of the log",
                 )
         for option in ENDING_OPTIONS:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is for batch reads", advice="A stream ends with trigger(availableNow=True)")
+                raise InvalidOptionError(f"{option} is for batch reads", advice="Use trigger(availableNow=True) in a stream")
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -176,7 +176,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
             raise InvalidOptionError("headerMismatch requires headerColumns, which is missing")
         return RowShape(columns, headers)
     if mismatch not in ("null", "fail"):
-        raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")
+        raise InvalidOptionError(f"headerMismatch must be null or fail, not {mismatch}")
     header_columns = parse_header_columns(given["headercolumns"])
     for column in header_columns:
         if column.name.lower() in columns:
@@ -191,7 +191,7 @@ def _headers(text: str) -> HeaderShape:
     shapes: dict[str, HeaderShape] = {shape: shape for shape in get_args(HeaderShape)}
     shape = shapes.get(text.strip().lower())
     if shape is None:
-        raise InvalidOptionError(f"headers={text} is not a shape of headers", advice=f"Use {', '.join(shapes)}")
+        raise InvalidOptionError(f"headers must be one of {', '.join(shapes)}, not {text}")
     return shape
 
 
@@ -205,9 +205,9 @@ def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tu
             what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
             raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"Use one of {', '.join(there)}")
     if len(set(names)) < len(names):
-        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"Use one of {', '.join(there)}")
+        raise InvalidOptionError(f"columns={text} must not repeat a column", advice=f"Use one of {', '.join(there)}")
     if not names and not may_be_none:
-        raise InvalidOptionError(f"columns={text} names no column", advice=f"Use one of {', '.join(there)}, and headerColumns")
+        raise InvalidOptionError(f"columns={text} must name a column", advice=f"Use one of {', '.join(there)}, and headerColumns")
     return names
 
 
@@ -217,7 +217,7 @@ def parse_states(text: str) -> frozenset[int] | None:
     if [name.lower() for name in names] == ["all"]:
         return None
     if not names:
-        raise InvalidOptionError("states names no state", advice="Use all, or " + ", ".join(s.name.lower() for s in MessageState))
+        raise InvalidOptionError("states must not be empty", advice="Use all, " + ", ".join(s.name.lower() for s in MessageState))
     try:
         return frozenset(parse_state(name) for name in names)
     except InvalidInputError as error:
@@ -227,7 +227,7 @@ def parse_states(text: str) -> frozenset[int] | None:
 def _filter(given: Mapping[str, str], states: frozenset[int] | None) -> Filter | None:
     policy = given.get("onfiltererror", "skip").strip().lower()
     if policy not in _FILTER_POLICIES:
-        raise InvalidOptionError(f"onFilterError={policy} is invalid", advice=f"Use {', '.join(_FILTER_POLICIES)}")
+        raise InvalidOptionError(f"onFilterError must be one of {', '.join(_FILTER_POLICIES)}, not {policy}")
     if "where" not in given:
         if "onfiltererror" in given:
             raise InvalidOptionError("onFilterError requires where, which is missing")
@@ -244,8 +244,8 @@ def _limits(given: Mapping[str, str]) -> BatchLimits:
         raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
     if least is None and "maxtriggerdelay" in given:
         raise InvalidOptionError("maxTriggerDelay requires minOffsetsPerTrigger, which is missing")
-    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes, as 500m or 2g")
-    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration, as 90s or 15m")
+    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes such as 500m or 2g")
+    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration such as 90s or 15m")
     return BatchLimits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)
 
 
@@ -279,5 +279,5 @@ def _number(given: Mapping[str, str], option: str, maximum: int) -> int | None:
 def _truth(text: str, option: str) -> bool:
     word = text.strip().lower()
     if word not in ("true", "false"):
-        raise InvalidOptionError(f"{option}={text} is neither true nor false")
+        raise InvalidOptionError(f"{option} must be true or false, not {text}")
     return word == "true"

@@ -102,9 +102,9 @@ class DirectoryLog:
         path = f"{self.directory}/{MARKER_NAME}"
         if _read_identity(path) != self.identity:
             raise LogError(
-                "the log that this read was planned for is no longer here",
+                "the log that this read was planned for is missing or was replaced",
                 where=f"{path}; {first}",
-                advice="Every executor has to see the log's directory at the same path. If the log was recreated, "
+                advice="Every executor must access the log's directory at the same path. If the log was recreated, "
                 "start with a new checkpointLocation",
             )
 
@@ -208,7 +208,7 @@ class _PartReader:
         offset = min(offset, self._part.range.until_offset)
         self._passed_over += offset - self._offset
         _LOGGER.warning(
-            "%s: offsets %d to %d are skipped because of failOnDataLoss=false, %d in this range so far: %s",
+            "%s: skipped offsets %d to %d because of failOnDataLoss=false, %d offsets in this range so far: %s",
             self._part.range.topic_partition,
             self._offset,
             offset - 1,
@@ -267,7 +267,7 @@ class _PartReader:
             self._warned.add(name)
             declared = next(column for column in self._task.shape.header_columns if column.name == name)
             _LOGGER.warning(
-                "%s, offset %d and after: the header %r is not of the type %s that headerColumns declares, so its column is null",
+                "%s, offset %d and after: the header %r does not have the type %s declared in headerColumns; its column is null",
                 self._part.range.topic_partition,
                 int.from_bytes(columns.offset[8 * number : 8 * number + 8], "little"),
                 name,

@@ -50,7 +50,7 @@ class ServerLog:
         """Check that it is the log that the read was planned for."""
         if caller_of(self.address).call(GetIdentity()).uuid != self.identity:
             raise LogError(
-                "the log that this read was planned for is no longer at this server",
+                "the server no longer has the log that this read was planned for",
                 where=f"{self.address.place}; {first}",
                 advice="If the log was recreated, start with a new checkpointLocation",
             )
@@ -116,7 +116,7 @@ class ServerFollower:
             if error.status != Status.INVALID_COMMAND:
                 raise
             _LOGGER.warning(
-                "%s, offset %d: the server does not support filters: it sends all messages, and this executor applies %s",
+                "%s, offset %d: the server does not support filters, so this executor applies %s to all messages",
                 self._part.range.topic_partition,
                 offset,
                 where.text,
@@ -169,7 +169,7 @@ class ServerFollower:
             raise OffsetOutOfRangeError(
                 f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older messages have been dropped by retention or deletion, later offsets were never written",
+                advice="Older messages were dropped by retention or deletion; later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:
@@ -178,7 +178,7 @@ class ServerFollower:
 
     def _replaced_error(self) -> LogError:
         return LogError(
-            "the partition was purged, or deleted, since this read was planned",
+            "the partition was purged or deleted after this read was planned",
             where=self._where,
             advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
         )

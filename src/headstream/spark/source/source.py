@@ -130,7 +130,7 @@ class HeadstreamDataSource(DataSource):
         options = parse_options(self._given)
         if schema != spark_schema(options.shape):
             raise InvalidOptionError(
-                "the headstream source defines its columns, and schema() differs",
+                "the headstream source has fixed columns, which differ from schema()",
                 advice="Omit schema(), and select the columns you need",
             )
         return options
@@ -153,7 +153,7 @@ class HeadstreamReader(DataSourceReader):
                 if offset < start[partition] and options.ending.at != "latest":
                     raise InvalidOptionError(
                         f"{options.ending.option} ends {partition} at {offset}, before it begins at {start[partition]}",
-                        advice="A read begins at startingOffsets and ends before endingOffsets",
+                        advice="Set startingOffsets before endingOffsets",
                     )
             tasks = plan_partitions(options, view, start, end)
         finally:

@@ -55,7 +55,7 @@ def parse_subscription(given: Mapping[str, str]) -> Subscription:
     if not given_names:
         raise InvalidOptionError(
             "the option subscribe is missing",
-            advice='Specify one topic or several, as .option("subscribe", "shop/orders"); or set subscribePattern or assign',
+            advice='Specify one or more topics with .option("subscribe", "shop/orders"); or set subscribePattern or assign',
         )
     text = given[given_names[0].lower()]
     if given_names[0] == "subscribe":
@@ -86,7 +86,7 @@ def _parse_pattern(text: str) -> Subscription:
     except re.error as error:
         raise InvalidOptionError(
             f"subscribePattern={text} is not a regular expression: {error}",
-            advice="It must match the entire stream/topic, for example shop/.*",
+            advice="Write an expression that matches the entire stream/topic, for example shop/.*",
         ) from None
     return Subscription("subscribePattern", None, pattern=text)
 
@@ -102,7 +102,7 @@ def _parse_assignment(text: str) -> Subscription:
     numbers = [number for numbers in partitions.values() for number in numbers]
     if not numbers or not all(type(number) is int and number > 0 for number in numbers):
         raise InvalidOptionError(
-            f"assign cannot be read: {text!r}", advice='Write partitions by topic, from 1 on, as {"shop/orders": [1, 2]}'
+            f"assign cannot be read: {text!r}", advice='Write partitions (from 1) by topic, for example {"shop/orders": [1, 2]}'
         )
     chosen = {topic: frozenset(numbers) for topic, numbers in partitions.items()}
     return Subscription("assign", tuple(TopicName.parse(topic) for topic in chosen), partitions=chosen)

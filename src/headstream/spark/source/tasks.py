@@ -46,7 +46,7 @@ def plan_ranges(
         raise OffsetOutOfRangeError(
             f"a partition that was read up to offset {start[vanished[0]]} was deleted, with its unread messages",
             where=", ".join(map(str, vanished)),
-            advice="failOnDataLoss=false continues without it",
+            advice="Set failOnDataLoss=false to continue without the partition",
         )
     found = []
     for partition in sorted(end):
@@ -60,8 +60,8 @@ def plan_ranges(
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} cannot all be read: {there}",
                 where=str(partition),
-                advice="Older records were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
-                "set failOnDataLoss=false to read the existing records",
+                advice="Older records were dropped by retention or DeleteRecords; later offsets were never written or are lost. "
+                "Set failOnDataLoss=false to read the existing records",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:

@@ -31,7 +31,7 @@ def arrow_function(function: Callable[..., Any], result: DataType | str) -> Call
     from pyspark.sql.pandas import functions
 
     if not has_arrow_functions():
-        raise MissingExtraError("functions over Arrow arrays need Spark 4.1 or newer", advice="Read headers by headerColumns")
+        raise MissingExtraError("functions over Arrow arrays require Spark 4.1 or newer", advice="Use headerColumns")
     make: Any = functions.arrow_udf
     made: Callable[..., Column] = make(function, result)
     return made

@@ -225,7 +225,7 @@ class Resolver:
                 _LOGGER.warning(
                     "Table %s, key %s: columns %s are NULL because change %s changed the key and did not carry them. They are "
                     "filled when the earlier insert or updates of key %s arrive. If those were already applied, another row "
-                    "has replaced their row: load this row again.",
+                    "has replaced their row: reload this row.",
                     self._engine.path.name,
                     event.key,
                     ", ".join(missing),

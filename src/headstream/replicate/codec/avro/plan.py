@@ -153,7 +153,7 @@ def compile_rows(schema: str) -> RowPlan:
     """
     record = parse_schema(schema)
     if record.kind != "record":
-        raise SchemaError(f"the Avro schema of data messages is a record, not {record.kind}")
+        raise SchemaError(f"the Avro schema of data messages must be a record, not {record.kind}")
     walk = _Walk()
     _check_names(record.fields, "the record")
     for member in record.fields:
@@ -168,7 +168,7 @@ def compile_rows(schema: str) -> RowPlan:
     for column in columns:
         # The memory of a row without beforeData is bounded by the bytes of its data.
         if column.section == "beforeData" and column.name not in data:
-            raise SchemaError(f"beforeData has the column {column.name!r}, which data lacks")
+            raise SchemaError(f"beforeData has the column {column.name!r}, which is missing in data")
     sections = [(step[0], step[7]) for step in walk.steps]
     before_step = sections.index((avro_codes.SECTION, 1)) if (avro_codes.SECTION, 1) in sections else -1
     absent = {"beforeData", *(member.name for member in record.fields if _may_be_null(member.type))}
@@ -208,7 +208,7 @@ class _Walk:
     def add_section(self, member: AvroField) -> None:
         branches, null_index, inside = _unwrap(member.type, member.name)
         if inside.kind != "record":
-            raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
+            raise SchemaError(f"the field {member.name!r} must be a record, not {inside.kind}")
         _check_names(inside.fields, member.name)
         is_before = member.name == "beforeData"
         if branches or is_before:
@@ -226,7 +226,7 @@ class _Walk:
             return
         branches, null_index, plain = _unwrap(field.type, place)
         if plain.kind not in _STORAGES:
-            raise SchemaError(f"the field {place!r} is {plain.kind}, not a plain value", advice="Only flat rows are read")
+            raise SchemaError(f"the field {place!r} is {plain.kind}: only flat rows are supported")
         column = ColumnPlan(
             section,
             field.name,
@@ -244,7 +244,7 @@ class _Walk:
             low, high = struct.unpack("<2q", (10**plain.precision).to_bytes(16, "little"))
         if plain.kind == "fixed":
             if plain.size == 0:
-                raise SchemaError(f"the field {place!r} is a fixed of 0 bytes")
+                raise SchemaError(f"the fixed field {place!r} must have at least 1 byte")
             kind = "fixed_decimal" if kind == "decimal128" else "fixed"
         extent = _WIDTHS.get(kind, min(plain.size, _ENDLESS))
         self.columns.append(column)
@@ -310,7 +310,7 @@ def _unwrap(avro_type: AvroType, place: str) -> tuple[int, int, AvroType]:
     others = [branch for branch in avro_type.branches if branch.kind != "null"]
     if len(others) != 1 or len(nulls) > 1:
         kinds = ", ".join(branch.kind for branch in avro_type.branches)
-        raise SchemaError(f"the field {place!r} is a union of {kinds}, not of null and one type")
+        raise SchemaError(f"the field {place!r} must be a union of null and one type, not of {kinds}")
     return len(avro_type.branches), nulls[0] if nulls else -1, others[0]
 
 

@@ -63,7 +63,7 @@ class AvroReader:
         start = self.at
         value = self.pull_long(subject)
         if not INT_RANGE[0] <= value <= INT_RANGE[1]:
-            raise DecodeError(f"{subject} is {value}, more than an int holds", start)
+            raise DecodeError(f"{subject} is {value}, which does not fit an int", start)
         return value
 
     def pull_bytes(self, subject: str) -> bytes:
@@ -82,7 +82,7 @@ class AvroReader:
         """Return the next boolean."""
         value = self.pull(1, subject)[0]
         if value > 1:
-            raise DecodeError(f"{subject} is a boolean of {value}", self.at - 1)
+            raise DecodeError(f"{subject} must be a boolean (0 or 1), not {value}", self.at - 1)
         return value == 1
 
     def pull_index(self, count: int, subject: str) -> int:
@@ -90,7 +90,7 @@ class AvroReader:
         start = self.at
         index = self.pull_long(subject)
         if not 0 <= index < count:
-            raise DecodeError(f"{subject} has index {index} of {count}", start)
+            raise DecodeError(f"the index of {subject} must be below {count}, not {index}", start)
         return index
 
     def pull_block(self, subject: str) -> int:
@@ -123,4 +123,4 @@ class AvroReader:
     def finish(self, subject: str) -> None:
         """Raise DecodeError if bytes remain."""
         if self.at != self.end:
-            raise DecodeError(f"{self.end - self.at} bytes are left over after {subject}", self.at)
+            raise DecodeError(f"{self.end - self.at} unexpected bytes after {subject}", self.at)

@@ -216,7 +216,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     rows_view = None if rows is None else memoryview(rows)
     meant = starts_view if rows_view is None else rows_view
     if starts_view.nbytes != ends_view.nbytes or starts_view.nbytes % 8 or meant.nbytes % 8:
-        raise InvalidInputError("starts, ends and rows are buffers of int64, starts and ends of one length")
+        raise InvalidInputError("starts, ends and rows must be int64 buffers; starts and ends must have the same length")
     starts_p: cython.p_const_uchar = c.readable(starts_view)
     ends_p: cython.p_const_uchar = c.readable(ends_view)
     rows_p: cython.p_const_uchar = c.readable(meant)

@@ -125,9 +125,9 @@ class _Parser:
     def parse_union(self, node: list[Any], namespace: str, place: str, depth: int) -> AvroType:
         branches = tuple(self.parse(branch, namespace, place, depth + 1) for branch in node)
         if not branches:
-            raise SchemaError("an Avro union has no branches", where=place or None)
+            raise SchemaError("an Avro union must have branches", where=place or None)
         if any(branch.kind == "union" for branch in branches):
-            raise SchemaError("an Avro union contains a union", where=place or None)
+            raise SchemaError("an Avro union must not contain a union", where=place or None)
         return AvroType("union", branches=branches, weight=_weigh(1 + sum(branch.weight for branch in branches), place))
 
     def parse_record(self, node: dict[str, Any], namespace: str, place: str, depth: int) -> AvroType:
@@ -173,7 +173,7 @@ class _Parser:
         for known in reversed(self.named):
             if known.rpartition(".")[2] == short:
                 return self.named[known]
-        raise SchemaError(f"{name!r} is neither an Avro type nor defined before", where=place or None)
+        raise SchemaError(f"{name!r} is not an Avro type and was not defined before", where=place or None)
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:

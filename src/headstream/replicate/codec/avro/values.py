@@ -104,10 +104,10 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     if logical == "decimal":
         limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
         if not 1 <= len(value) <= limit and not _repeats_sign(value, limit):
-            raise DecodeError(f"{subject} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
+            raise DecodeError(f"{subject} must be a decimal of 1 to {limit} bytes, not {len(value)}", at)
         unscaled = int.from_bytes(value, "big", signed=True)
         if abs(unscaled) >= 10**avro_type.precision:
-            raise DecodeError(f"{subject} is a decimal of more than {avro_type.precision} digits", at)
+            raise DecodeError(f"{subject} must be a decimal of at most {avro_type.precision} digits", at)
         sign, digits, _ = Decimal(unscaled).as_tuple()
         return Decimal((sign, digits, -avro_type.scale))
     if logical in ("uuid", "timestamp-nanos"):  # a datetime has no nanoseconds
@@ -117,7 +117,7 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     micros = value * 1000 if "millis" in str(logical) else value
     if str(logical).startswith("time-"):
         if not 0 <= micros < _DAY_US:
-            raise DecodeError(f"{subject} is a time of {value}, not within a day", at)
+            raise DecodeError(f"{subject} must be a time within a day, not {value}", at)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
     try:
         return _EPOCH + datetime.timedelta(microseconds=micros)
@@ -133,7 +133,7 @@ def _date(days: int) -> datetime.date | int:
 def encode_long(value: int) -> bytes:
     """Return a long (or an int, a length, an index), -2^63 to 2^63-1, as a zig-zag varint."""
     if not LONG_RANGE[0] <= value <= LONG_RANGE[1]:
-        raise InvalidInputError(f"{_show(value)} is more than an Avro long holds")
+        raise InvalidInputError(f"{_show(value)} does not fit an Avro long")
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -148,7 +148,7 @@ def encode_string(value: str | bytes) -> bytes:
     try:
         data = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
-        raise InvalidInputError(f"{value!r} is not text that UTF-8 can encode") from None
+        raise InvalidInputError(f"{value!r} cannot be encoded as UTF-8") from None
     return encode_long(len(data)) + data
 
 
@@ -287,7 +287,7 @@ def _encode_decimal(avro_type: AvroType, value: Decimal, subject: str) -> bytes:
     try:
         return unscaled.to_bytes(size, "big", signed=True)
     except OverflowError:
-        raise InvalidInputError(f"{subject} is {value}, more than a fixed of {size} bytes holds") from None
+        raise InvalidInputError(f"{subject} is {value}, which does not fit a fixed of {size} bytes") from None
 
 
 def _without_zone(value: datetime.datetime) -> datetime.datetime:
@@ -296,7 +296,7 @@ def _without_zone(value: datetime.datetime) -> datetime.datetime:
 
 def _unfit(avro_type: AvroType, value: object, subject: str) -> InvalidInputError:
     if value is None:
-        return InvalidInputError(f"{subject} is null, which its type {avro_type.kind} is not")
+        return InvalidInputError(f"{subject} is null, but the type {avro_type.kind} does not allow null")
     kind = avro_type.kind if avro_type.logical_type is None else f"{avro_type.kind} ({avro_type.logical_type})"
     return InvalidInputError(f"{subject} is {_show(value)}, which does not fit the Avro type {kind}")
 

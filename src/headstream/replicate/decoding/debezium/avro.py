@@ -116,10 +116,10 @@ def read_avro_groups(
 def _reading(schema: str, settings: DebeziumSettings) -> _Reading:
     record = parse_schema(schema)
     if record.kind != "record":
-        raise SchemaError(f"it is {record.kind}, not a record")
+        raise SchemaError(f"the schema must be a record, not {record.kind}")
     shape = shape_of(_connect_schema(json.loads(schema), {}), settings)
     if shape.fields == ():
-        raise SchemaError("its rows have no columns")
+        raise SchemaError("the rows have no columns")
     is_plain = shape.fields is None or not any(one.inner or one.has_map for one in shape.fields)
     try:
         sections = _SECTIONS if shape.fields is not None and shape.added is None else ()
@@ -138,7 +138,7 @@ def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False)
     if isinstance(node, list):
         others = [branch for branch in node if branch != "null"]
         if len(others) != 1:
-            raise SchemaError("a union of several types, which Kafka Connect does not write")
+            raise SchemaError("the schema has a union of several types, which Kafka Connect does not write")
         return _connect_schema(others[0], named, optional=len(others) < len(node))
     if isinstance(node, str):
         node = named.get(node.rpartition(".")[2], {"type": node})

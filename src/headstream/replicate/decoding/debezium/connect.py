@@ -128,7 +128,7 @@ def row_fields(schema: Mapping[str, Any]) -> tuple[ConnectField, ...]:
 def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
     kind, parameters = schema.get("type"), schema.get("parameters") or {}
     if kind not in _PLAIN and kind not in ("array", "map", "struct"):
-        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not one of Kafka Connect's")
+        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not a type of Kafka Connect")
     inner: tuple[ConnectField, ...] = ()
     if kind == "array":
         inner = (_field("item", schema["items"]),)

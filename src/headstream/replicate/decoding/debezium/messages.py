@@ -206,7 +206,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
     prefix = settings.flattened
     if not prefix:
         raise SchemaError(
-            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to its add.fields.prefix"
+            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to add.fields.prefix"
         )
     source = _source(settings)
     places = {"op": ("op",), "transaction_id": ("transaction", "id")}
@@ -216,7 +216,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
     for needed in (("op",), ("source", "table"), *([] if settings.sequence else [("source", "connector")])):
         if needed not in added.values():
             raise SchemaError(
-                f"the message is flattened, and has no field {prefix}{needed[-1]}",
+                f"the message is flattened, but has no field {prefix}{needed[-1]}",
                 advice=f"Set add.fields to include {needed[-1]}",
             )
     fields = row_fields({"fields": [member for name, member in members.items() if not name.startswith(prefix)]})
