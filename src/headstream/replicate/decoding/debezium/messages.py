@@ -91,9 +91,9 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
 
     Args:
         payloads: The messages' values, without nulls.
-        rows: Their rows in the raw batch.
+        rows: The messages' rows in the raw batch.
         known: Returns the columns of messages without a schema.
-        settings: The parts of their form that depend on the connector's configuration.
+        settings: Settings for the parts of messages that depend on the connector's configuration.
     """
     left = np.arange(len(rows))
     payloads = _in_one_form(payloads)
@@ -373,7 +373,7 @@ def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: C
     """Return messages as columns, one by one, with faults for messages that do not fit.
 
     Args:
-        rows: Their rows in the raw batch.
+        rows: The messages' rows in the raw batch.
         load: Returns a message as values in JSON types.
     """
     faults: dict[int, str] = {}

@@ -83,7 +83,7 @@ def change_sequences(
         total_order: The rows' numbers in their transactions; null if there is no transaction metadata.
         has_key: Whether the table has a key, so the changes of a row have different positions.
         is_read: The rows that an incremental snapshot has read. Such a row can have the position of a newer change that Debezium
-            sends later (`read.only`), so one is subtracted from its byte position, where no change can be.
+            sends later (`read.only`), so its byte position is reduced by one, where no change can be.
         fields: The setting `sequence`, which takes precedence over the connector's order.
     """
     found = _Positions(source, len(total_order))

@@ -107,7 +107,7 @@ class _Part:
         return found
 
     def where(self, mask: npt.NDArray[np.bool_]) -> _Part:
-        """Return the messages in `mask`."""
+        """Return the messages that `mask` selects."""
         chosen = pa.array(mask)
         return replace(self, rows=self.rows[mask], table=self.table.filter(chosen).combine_chunks())
 
@@ -265,7 +265,7 @@ class _Decoding:
         """Return the columns of a key, or the id of its schema if the schema is missing.
 
         Raises:
-            SchemaError: the key cannot be read, and the settings do not specify one, so the table would have no key.
+            SchemaError: the key cannot be read, and the settings do not specify a key, so the table would have no key.
         """
         rules = self.options.rules
         if not key:
