@@ -15,7 +15,7 @@ from headstream.core.model.header_values import KIND_NAMES, KIND_WIDTHS
 def test_bytes_of_the_wrong_length_are_refused(kind: int) -> None:
     width = KIND_WIDTHS[kind]
     for size in {0, 1, 3, 17} - {width}:
-        with pytest.raises(hs.HeaderError, match=f"{KIND_NAMES[kind]} header has {width} bytes, not {size}"):
+        with pytest.raises(hs.HeaderError, match=f"of kind {KIND_NAMES[kind]} must have {width} bytes, not {size}"):
             hs.HeaderValue(kind, bytes(size))
 
 
