@@ -47,7 +47,7 @@ FAULTS = [
     (INT, b"\x80" * 10 + b"\x01", "64 bits", 0, None, None),
     (INT, encode_long(2**31), "out of range", 0, None, None),
     (INT, encode_long(-(2**31) - 1), "out of range", 0, None, None),
-    (INT, b"\x02\x02", "1 bytes are left over", 1, None, None),
+    (INT, b"\x02\x02", "1 unexpected bytes", 1, None, None),
     (NULLABLE, b"\x04\x02", "branch 2 of a union of 2", 0, None, None),
     (NULLABLE, b"\x01", "branch -1 of a union of 2", 0, None, None),
     (NULLABLE, b"\x02", "cut short", 1, 1, 0),
@@ -108,7 +108,7 @@ FAULTS = [
     (array_of({"type": "enum", "name": "E", "symbols": ["X"]}), b"\x02\x02", r"headers\.n is 1, out of range", 1, None, None),
     (passed_over({"type": "map", "values": "int"}), b"\x02\x02\xff\x02\x00", r"headers\.n is not UTF-8", 2, None, None),
     (passed_over({"type": "map", "values": "int"}), b"\x02\x02k", r"headers\.n is cut short", 3, 1, 0),
-    (array_of("int"), b"\x00\x00", "1 bytes are left over", 1, None, None),
+    (array_of("int"), b"\x00\x00", "1 unexpected bytes", 1, None, None),
 ]
 
 
