@@ -1,4 +1,4 @@
-"""connect(): creates the client of a URL, and chooses its transport.
+"""connect(): chooses the transport for a URL, and creates the client.
 
 file:///var/lib/shop               an embedded log in a directory, created at the first write
 memory://                          an embedded log in memory, private to this client

@@ -1,4 +1,4 @@
-"""Every error Headstream raises, as one tree.
+"""All errors that Headstream raises, as a tree.
 
     HeadstreamError
     ├── InvalidInputError (also ValueError)      an argument or input is invalid
@@ -6,7 +6,7 @@
     │   ├── InvalidUrlError                      a URL that connect() cannot use
     │   ├── InvalidOptionError                   an option or setting, by name
     │   └── LimitError                           valid in itself, but beyond a limit of the topic or dialect
-    │       ├── ConsumersLimitError              a user has stored offsets for as many consumers as the server allows one user
+    │       ├── ConsumersLimitError              a user has reached the limit of consumers and groups with stored offsets
     │       └── ProducersLimitError              a partition has reached its limit of remembered producers; retry later
     ├── DecodeError (also ValueError)            bytes that cannot be decoded: what, at, need, have
     ├── NotFoundError (also LookupError)
@@ -94,15 +94,15 @@ class InvalidInputError(HeadstreamError, ValueError):
 
 
 class HeaderError(InvalidInputError):
-    """A header's key, kind or value is invalid, or not of the requested kind."""
+    """A header's key, kind or value is invalid, or the value does not have the requested kind."""
 
 
 class InvalidUrlError(InvalidInputError):
-    """A URL that connect() cannot use."""
+    """connect() cannot use the URL."""
 
 
 class InvalidOptionError(InvalidInputError):
-    """An option or setting that is unknown, contradictory or out of range."""
+    """An option or setting is unknown, contradictory or out of range."""
 
 
 class LimitError(InvalidInputError):
@@ -110,7 +110,7 @@ class LimitError(InvalidInputError):
 
 
 class ConsumersLimitError(LimitError):
-    """A user has stored offsets for as many consumers and groups as the server allows one user."""
+    """A user has reached the server's limit of consumers and groups with stored offsets."""
 
 
 class ProducersLimitError(LimitError):
@@ -168,7 +168,7 @@ class GroupNotFoundError(NotFoundError):
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic of that name already exists."""
+    """A stream or topic with that name already exists."""
 
 
 class ClosedError(HeadstreamError):
@@ -196,7 +196,7 @@ class ServerUnreachableError(HeadstreamError):
 
 
 class OutcomeUnknownError(ServerUnreachableError):
-    """The connection to a server broke before its response: the request may have been executed."""
+    """The connection to a server broke before the response arrived; the request may have been executed."""
 
 
 class ServerError(HeadstreamError):
@@ -292,7 +292,7 @@ class StorageError(LogError):
 
 
 class DiskFullError(StorageError):
-    """The file system is full, or the user's quota is used up. Nothing of the write was committed."""
+    """The file system is full, or the user's quota is used up. No part of the write was committed."""
 
 
 class PartitionClosedError(StorageError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from headstream.broker.messages import page
 from headstream.client.consumer import receiving
 from headstream.core.model.identifiers import format_message_id
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
+from headstream.log.upkeep.summaries import Summaries
 from tests.behaviour.conftest import Place, at, numbers, open_place
 
 TOPIC = "shop/orders"
@@ -159,21 +159,9 @@ def test_a_committing_poll_moves_past_what_does_not_match(log: hs.Client) -> Non
     assert log.poll(TOPIC, at(1), consumer="me", auto_commit=True, where="number > 0") == []
 
 
-def test_an_asynchronous_client_has_the_same_filters(place: Place, log: hs.Client) -> None:
-    send_orders(log, 30)
-
-    async def read() -> tuple[list[int | None], list[int | None], int]:
-        async with hs.connect_async(place.url, **place.options) as other:
-            polled = await other.poll(TOPIC, where="number >= 27", count=100)
-            async with other.consumer(TOPIC, where="vip AND number > 20", timeout_ms=0) as consumer:
-                consumed = [message.offset async for message in consumer]
-                return offsets(polled), list(consumed), consumer.filter_counts.scanned
-
-    assert asyncio.run(read()) == ([27, 28, 29], [21, 24, 27], 30)
-
-
 @pytest.fixture(params=["memory", "file", "tcp", "http"])
-def small_segments(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
+def small_segments(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.Client]:
+    monkeypatch.setattr(Summaries, "interval_s", 0.1)
     with open_place(request.param, tmp_path, segment_bytes=4096) as place:
         yield place.connect()
 

@@ -120,7 +120,7 @@ def test_on_acknowledged_sees_why_a_message_failed_and_the_producer_raises_it_to
     log = connect(place, witness)
     log.create_topic("shop/orders")
     producer = log.producer("shop/orders")
-    place.connect().delete_topic("shop/orders")
+    log.delete_topic("shop/orders")
     producer.send(b"x")
     with pytest.raises(hs.NotFoundError):
         producer.flush()

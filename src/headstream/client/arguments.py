@@ -1,4 +1,4 @@
-"""Arguments: parse the topics, start positions, partitions, states and committers that users pass."""
+"""Arguments: parses topics, start positions, partitions, states and committers that users pass."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ StatesInput = Iterable[str | int] | None
 
 
 def topic_name(name: str | TopicName, transport: Transport | None = None) -> TopicName:
-    """Parse `stream/topic`; InvalidInputError if invalid. A transport can have topics whose names have no slash."""
+    """Parse `stream/topic`; InvalidInputError if invalid. Some transports (Kafka) also accept topic names without a slash."""
     if isinstance(name, TopicName):
         return name
     if not isinstance(name, str):
@@ -105,7 +105,8 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
     """Return the polling strategy of a start position.
 
     Args:
-        start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without a zone is UTC.
+        start: See StartInput. Without a time zone, a datetime is local time, as in datetime.timestamp(), and an ISO string is
+            UTC.
         now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):
@@ -160,10 +161,10 @@ def message_id_of(message_id: MessageIdInput) -> int:
 def choice_of(
     partition: int | Partitioning, key: bytes | None, topic: TopicName, numbers: range
 ) -> tuple[int | None, bytes | None]:
-    """Return a message's partition or None, and the key to hash otherwise or None: then partitions rotate.
+    """Return the partition of a message, and the key to hash if the partition is None. If both are None, partitions rotate.
 
     Raises:
-        PartitionNotFoundError: `numbers`, the topic's partitions, lacks the partition.
+        PartitionNotFoundError: the partition is not in `numbers`, the topic's partitions.
     """
     number: object = partition
     if isinstance(partition, Partitioning):
@@ -182,7 +183,7 @@ def choice_of(
 
 
 def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
-    """Return the committer: a group, a single consumer, or None; InvalidOptionError if both are given."""
+    """Return the owner of committed offsets: a group, a single consumer, or None; InvalidOptionError if both are given."""
     if group is not None and name is not None:
         raise InvalidOptionError("a consumer must not have both a group and a name", advice="Set one of them")
     if group is not None:
@@ -191,7 +192,7 @@ def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, None for all; InvalidInputError if a name is unknown, or the list is empty."""
+    """Return the codes of states, None for all states; InvalidInputError if a name is unknown or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):
@@ -203,7 +204,7 @@ def state_codes(states: StatesInput) -> frozenset[int] | None:
 
 
 def limits_of(limits: str, topic: str) -> Limits:
-    """Return the kind of a topic's limits by name."""
+    """Return the limits of a topic by their name."""
     try:
         return Limits(limits)
     except ValueError:

@@ -4,7 +4,7 @@
 
     log = hs.connect(url, interceptors=[interceptors.Tracing(), interceptors.Compression()])
 
-Shipped interceptors can also be named in the variable HEADSTREAM_INTERCEPTORS (by_name.py).
+The interceptors of this package can also be named in the variable HEADSTREAM_INTERCEPTORS (by_name.py).
 """
 
 from __future__ import annotations

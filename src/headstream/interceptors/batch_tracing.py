@@ -1,4 +1,4 @@
-"""BatchTracing: spans of batches, whose messages belong to many traces (OpenTelemetry).
+"""BatchTracing: OpenTelemetry spans of batches, whose messages belong to different traces.
 
     send shop/orders        the span of the sender's Tracing, in the header `traceparent`
       append shop/orders    a server's span in the trace of each message, until the batch is written

@@ -26,7 +26,7 @@ class RejectedMessageError(Exception):
     """A message must be sent to a dead-letter topic.
 
     Args:
-        message: The message before the interceptor that failed.
+        message: The message as it was before the interceptor that failed.
         topic: `stream/topic` of the dead letters.
     """
 

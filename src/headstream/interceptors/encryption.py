@@ -145,7 +145,7 @@ def _parse_header(text: str) -> tuple[str, list[str]]:
 
 
 def _bound_bytes(header: str, message: Message, names: list[str]) -> bytes:
-    """Return the additional authenticated data of a payload, each part after its length."""
+    """Return the additional authenticated data of a payload; each part follows its length."""
     pairs = [(key, value) for key, value in message.headers.items() if key in names]
     parts = header.encode(), b"\x00" if message.key is None else b"\x01" + message.key, Headers(pairs).as_bytes()
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

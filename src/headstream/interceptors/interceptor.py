@@ -71,7 +71,7 @@ class Interceptor:
         Called when a consumer or poll() delivers the message, in the reverse order of on_send.
 
         Args:
-            message: A ReceivedMessage. To change its payload use `dataclasses.replace(message, payload=…, checksum=-1)`.
+            message: A ReceivedMessage. To change the payload, use `dataclasses.replace(message, payload=…, checksum=-1)`.
         """
         return message
 

@@ -48,7 +48,7 @@ class MirrorOptions:
         topics: Names `stream/topic` or patterns; by default all topics. Matching topics that are created later are also copied.
         route: Returns the destination topic for a message, or None to skip the message; by default the source's topic.
         once: Whether to stop after copying the messages that existed at the start.
-        bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
+        bytes_per_s: Maximum rate of payload and key bytes, bytes per second; None sets no limit.
         checkpoint_s: Interval between checkpoints, seconds. After a kill, messages sent since the last checkpoint are read back.
         states: `keep` copies messages with their states. `available` copies only available messages, for destinations without
             states.

@@ -54,7 +54,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
         patterns: Names `stream/topic`, or patterns with `*`, `?` and `[...]`.
 
     Raises:
-        TopicNotFoundError: a name without a pattern does not exist.
+        TopicNotFoundError: a topic that is named without a pattern does not exist.
         InvalidOptionError: no pattern is given.
     """
     wanted = list(patterns)

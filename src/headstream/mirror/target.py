@@ -78,7 +78,7 @@ class TargetTopic:
     Args:
         name: `stream/topic` in the destination; the topic is created if missing.
         like: The first source topic that is copied to this topic; determines the options of a new topic.
-        committer: The mirror's name for committed offsets.
+        committer: The name under which the mirror commits offsets.
         from_first: Whether to read back the entire topic, because the source has no committed offsets of the mirror.
         has_state: Returns whether a message of the source is in a state other than available.
     """

@@ -21,7 +21,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
     """Return the messages in random order.
 
     Args:
-        seed: The same seed gives the same order.
+        seed: The same seed produces the same order.
         window: Maximum distance between two messages that can be swapped, from 0; None for any order.
 
     Raises:
@@ -39,7 +39,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
 
 
 def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> list[_Item]:
-    """Return the messages in order, with some repeated at a random later place.
+    """Return the messages in order, with some messages repeated at random later positions.
 
     Args:
         seed: The same seed repeats the same messages.
@@ -61,7 +61,7 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
 
 
 def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> list[list[_Item]]:
-    """Return the messages in batches, in order.
+    """Split the messages into batches, in order.
 
     Args:
         count: Number of batches, from 1; some can be empty.

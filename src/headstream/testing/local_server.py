@@ -28,7 +28,7 @@ class LocalServer:
     Args:
         directory: The log's directory; None for a log in memory, which is lost at a restart.
         segment_bytes: Size at which a partition begins a new file.
-        tls: The certificate of TCP and HTTP; None for no encryption.
+        tls: The certificate for TCP and HTTP; None disables encryption.
         quic: Whether the server also listens for QUIC; requires headstream[quic].
         kafka: Whether the server also listens for Kafka clients.
     """

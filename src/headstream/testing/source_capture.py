@@ -3,8 +3,8 @@
 metadata    one message per version of a table, before its first data message or, by option, later
 data        REFRESH: sequence, timestamp, position and transaction are empty strings, masks and counters are null
             INSERT: data; UPDATE: data and beforeData; DELETE: the row in data or in beforeData
-masks       changeMask has the columns whose value changed, for INSERT all, for DELETE the key; never large objects, so the
-            mask of an update of large objects only equals that of an update without changes.
+masks       changeMask has the changed columns (INSERT: all, DELETE: the key), but never large objects. Therefore the
+            mask of an update of large objects only equals the mask of an update without changes.
             columnMask has the columns in the message
 sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the entire capture
 """
@@ -67,8 +67,8 @@ class CaptureOptions:
         metadata_copies: Number of consecutive copies of each metadata message.
         metadata_ids: Whether metadata envelopes also have the messageSchemaId.
         mask_order: Byte order of the masks in Avro messages. JSON has only one order.
-        message_keys: The message key of data: the row's primary key as JSON, the table's name, or none.
-        transaction_fields: Whether Avro headers have the transaction's event counter and last-event mark.
+        message_keys: The key of data messages: the row's primary key as JSON, the table's name, or no key.
+        transaction_fields: Whether Avro headers have the transaction's event counter and last-event flag.
         envelope_headers: Headers in the envelope of data messages.
         task: Name of the capturing task. Schema ids of the same tables differ between tasks.
         refresh_times: Whether messages of the full load have a timestamp, as in some installations; their sequence is always

@@ -46,8 +46,8 @@ class SourceDatabase:
     """A source database with a generated history.
 
     Args:
-        seed: The same seed and arguments give the same database, messages included.
-        rows: Rows of each table in the full load, from 0.
+        seed: The same seed and arguments produce the same database, including messages.
+        rows: Number of rows per table in the full load, from 0.
         transactions: Number of transactions after the load, from 0; an altered table is altered half-way through the
             transactions.
         largest_transaction: Maximum number of changes per transaction, from 1 (see source_history).

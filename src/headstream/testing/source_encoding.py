@@ -31,7 +31,7 @@ _DOUBLE: Final = struct.Struct("<cd")
 
 
 class ChangeHeaders(NamedTuple):
-    """The headers of one data message; masks are little-endian bytes (or in the source's byte order)."""
+    """The headers of one data message; masks are bytes, little-endian or in the source's byte order."""
 
     operation: str
     change_sequence: str
@@ -48,11 +48,11 @@ class MessageEncoder(Protocol):
     """The interface of both encoders: a row is encoded once, then put into messages as data or beforeData."""
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a section of a message; missing columns are null."""
+        """Encode a row as a section of a message; missing columns are null."""
         ...
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope, from rows that `encode_row` returned."""
+        """Encode a complete message in its envelope, from rows that `encode_row` returned."""
         ...
 
 
@@ -83,12 +83,12 @@ class AvroEncoder:
         self._prefix = b"atMSG" + _text("DT") + kept + b"\2" + _text(schema_id) + b"\0"
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a Data record."""
+        """Encode a row as a Data record."""
         get = row.get
         return b"".join([b"\0" if (value := get(name)) is None else encode(value) for name, encode in self._columns])
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope."""
+        """Encode a complete message in its envelope."""
         operation, sequence, timestamp, position, transaction, change_mask, column_mask, counter, last = headers
         parts = [
             data,
@@ -126,12 +126,12 @@ class JsonEncoder:
         self._suffix = b"}}" if enveloped else b"}"
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a JSON object."""
+        """Encode a row as a JSON object."""
         get = row.get
         return _json({name: None if (value := get(name)) is None else render(value) for name, render in self._columns})
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope."""
+        """Encode a complete message in its envelope."""
         change_mask, column_mask = headers.change_mask, headers.column_mask
         text = _json(
             {

@@ -54,7 +54,7 @@ class SourceChange(NamedTuple):
 
 
 def format_commit(committed: datetime) -> str:
-    """Return a commit time as the first 16 digits of a change sequence."""
+    """Format a commit time as the first 16 digits of a change sequence."""
     return f"{committed:%Y%m%d%H%M%S}{committed.microsecond // 10_000:02d}"
 
 
@@ -128,7 +128,7 @@ class _TableState:
         return _Draft(self.table, self.version, "UPDATE", before, after)
 
     def touch(self, random: Random) -> _Draft:
-        """Update a row without changing it."""
+        """Update a row without changing its values."""
         row = self.rows[self._any_key(random)]
         return _Draft(self.table, self.version, "UPDATE", row, row)
 
@@ -191,8 +191,8 @@ def simulate_history(
     """Generate the history of a source database.
 
     Args:
-        seed: The same seed and arguments give the same history.
-        rows: Rows of each table in the full load, from 0.
+        seed: The same seed and arguments produce the same history.
+        rows: Number of rows per table in the full load, from 0.
         transactions: Number of transactions after the full load, from 0.
         largest_transaction: Maximum number of changes per transaction, from 1. A delete with its re-insert counts as one change,
             as does the insert after an alteration.

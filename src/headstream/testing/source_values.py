@@ -168,7 +168,7 @@ def make_key(table: SourceTable, number: int) -> tuple[SourceValue, ...]:
         number: From 0. The first numbers produce the extreme values of the key's types.
 
     Raises:
-        InvalidInputError: the key's types have no more values.
+        InvalidInputError: the key's types do not have enough values.
     """
     columns = {column.name: column for column in table.versions[0]}
     parts: list[SourceValue] = []

@@ -98,8 +98,8 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
     return Run(spark, tmp_path)
 
 
-def test_pipeline_equals_the_source_when_everything_comes_in_order(run: Run) -> None:
-    source = SourceDatabase(1, rows=10, transactions=30)
+def test_pipeline_equals_the_source_when_everything_comes_in_order_and_changes_nothing_when_it_comes_again(run: Run) -> None:
+    source = SourceDatabase(1, rows=10, transactions=15)
     messages = list(source.capture())
     run.send(messages)
     summary = run.run()
@@ -107,19 +107,23 @@ def test_pipeline_equals_the_source_when_everything_comes_in_order(run: Run) -> 
     assert summary.messages == len(messages)
     assert (summary.parked, summary.delayed, summary.dead) == (0, 0, 0)
     assert summary.changes == sum(message.role == "data" for message in messages)
-    for metadata in source.tables():
+    for metadata in source.tables()[:2]:
         schema, table = metadata.lineage.schema, metadata.lineage.table
         assert digest_rows(run.rows_by_spark(schema, table), metadata.key_columns) == source.digest(schema, table)
+    run.send(messages)
+    summary = run.run()
+    run.assert_equal(source)
+    assert all(counts.inserted == counts.updated == counts.deleted == 0 for counts in summary.tables.values()), summary.tables
 
 
 def test_iceberg_tables_equal_the_source_and_the_command_compares_and_repairs_them(run: Run) -> None:
-    source = SourceDatabase(6, tables=SHOP_TABLES[:2], rows=20, transactions=60)
+    source = SourceDatabase(6, tables=SHOP_TABLES[:2], rows=10, transactions=20)
     catalog = {"type": "sql", "uri": f"sqlite:///{run.directory / 'later' / 'catalog.db'}"}
     settings = IcebergSettings(catalog=catalog, namespace="lake.{schema}", snapshots=5)
     options: dict[str, Any] = {"iceberg": settings, "compact_every_us": 1, "vacuum_every_us": 1, "vacuum_kept_us": 0}
     for part in split(source.capture(), 2, seed=6):
         run.send(part)
-        assert run.run(max_messages_per_batch=150, **options).delayed == 0, "a catalog that fails has delayed a merge"
+        assert run.run(max_messages_per_batch=60, **options).delayed == 0, "a catalog that fails has delayed a merge"
         (run.directory / "later").mkdir(exist_ok=True)  # the first run has had no catalog, and its vacuum was put off
     tables = {(m.lineage.schema, m.lineage.table): m.key_columns for m in source.tables()}
     opened = open_catalog(settings, run.directory)
@@ -147,7 +151,7 @@ def test_iceberg_tables_equal_the_source_and_the_command_compares_and_repairs_th
 
 
 @pytest.mark.parametrize(
-    ("seed", "rows"), [(2, 20), pytest.param(2, 40, marks=pytest.mark.nightly), pytest.param(3, 40, marks=pytest.mark.nightly)]
+    ("seed", "rows"), [(2, 10), pytest.param(2, 40, marks=pytest.mark.nightly), pytest.param(3, 40, marks=pytest.mark.nightly)]
 )
 def test_pipeline_equals_the_source_when_messages_are_shuffled_repeated_and_split_over_runs(
     run: Run, seed: int, rows: int
@@ -158,19 +162,9 @@ def test_pipeline_equals_the_source_when_messages_are_shuffled_repeated_and_spli
     waited = 0
     for part in split(messages, 3, seed=seed):
         run.send(part)
-        waited += run.run(max_messages_per_batch=150).released
+        waited += run.run(max_messages_per_batch=4 * rows).released
     run.assert_equal(source)
     assert waited > 0, "the shuffle should have put data before its metadata"
-
-
-def test_pipeline_changes_nothing_when_it_runs_again_over_the_same_messages(run: Run) -> None:
-    source = SourceDatabase(4, rows=10, transactions=20)
-    run.send(source.capture())
-    run.run()
-    run.send(source.capture())
-    summary = run.run()
-    run.assert_equal(source)
-    assert all(counts.inserted == counts.updated == counts.deleted == 0 for counts in summary.tables.values()), summary.tables
 
 
 def test_pipeline_parks_data_without_schema_and_does_not_hold_up_the_rest(run: Run) -> None:
@@ -315,28 +309,6 @@ def test_pipeline_equals_the_source_when_each_of_its_runs_crashes_at_another_ste
     run.run(max_messages_per_batch=40)
     run.assert_equal(source)
     assert sorted(payload or b"" for payload, _ in run.dead()) == [b"not a message %d" % n for n in range(len(CRASH_POINTS))]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(("owner", "method", "call"), CRASH_POINTS, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_pipeline_ends_the_same_when_it_crashes_at_a_step_and_runs_again(
-    run: Run, owner: type, method: str, call: int, when: str
-) -> None:
-    source = SourceDatabase(9, tables=CRASH_TABLES, rows=8, transactions=20)
-    messages = list(source.capture(CaptureOptions(late_metadata={"SHOP.orders": "end"})))
-    late = [message for message in messages if (message.table, message.role) == ("SHOP.orders", "metadata")]
-    run.send(message for message in messages if message not in late)
-    comes_after_the_crash = (owner, method) == (ParkingLot, "park")  # so that there is something to park, however batches are cut
-    if not comes_after_the_crash:
-        run.send(late)
-    run.send_values(b"not a message")
-    crash_at(run, owner, method, call, when)
-    if comes_after_the_crash:
-        run.send(late)
-    run.run(max_messages_per_batch=40)
-    run.assert_equal(source)
-    assert len(run.dead()) == 1
 
 
 def test_pipeline_says_what_to_do_when_a_topic_does_not_exist(run: Run) -> None:

@@ -66,7 +66,8 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items() if ".sqlite" not in name and not name.endswith(".lock")}
 
 
-@pytest.mark.parametrize(("seed", "scd_type"), [pytest.param(1, 1, marks=pytest.mark.nightly), (2, 2)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("seed", "scd_type"), [(1, 1), (2, 2)])
 def test_tables_equal_the_source_when_every_crash_loses_the_machines_disk(
     place: Place, tmp_path: Path, seed: int, scd_type: Literal[1, 2]
 ) -> None:

@@ -92,7 +92,7 @@ class ImportOptions:
         partitions: Partition count of a created topic, unless a line has a higher partition.
         limits: Limits of a created topic; None chooses the limits that the messages require.
         on_progress: Called with the byte position after every chunk.
-        on_bad_line: Called with the reason of every collected bad line.
+        on_bad_line: Called with the reason for every collected bad line.
     """
 
     topic: str | None = None
@@ -190,7 +190,7 @@ class Importer:
                     self._sent_until[line.message.topic, partition] = line.number
 
     def _search_sent(self) -> Iterator[tuple[tuple[str, int, int], int]]:
-        """Iterate over the messages after the saved ends: topic, partition and message id, and the offset."""
+        """Yield (topic, partition, message id) and the offset of each message after the saved end offsets."""
         for topic, ends in self._progress.ends.items():
             for number, offset in ends.items():
                 partition = int(number)
@@ -199,7 +199,7 @@ class Importer:
                     offset = (found[-1].offset or 0) + 1
 
     def _save(self, *, until: int) -> None:
-        """Save the progress; all lines sent so far are acknowledged."""
+        """Save the progress; call this when all sent lines have been acknowledged."""
         progress = self._progress
         progress.log = self._log.identity
         progress.until = until
@@ -220,7 +220,7 @@ class Importer:
         return read_lines(self._file, self._progress.byte_position, self._progress.lines + 1, self._options.topic)
 
     def _chunks(self) -> Iterator[list[Line]]:
-        """Iterate over the remaining lines in chunks, the first chunk unchanged if its outcome is unknown."""
+        """Yield the remaining lines in chunks. If the outcome of a chunk is unknown, the first chunk has the same lines again."""
         last = self._progress.until if self._progress.until > self._progress.lines else None
         chunk: list[Line] = []
         size_bytes = 0
@@ -235,7 +235,7 @@ class Importer:
             yield chunk
 
     def _open_bad_lines(self, path: Path) -> BinaryIO:
-        """Open the file of bad lines, truncated to the saved progress, since later lines are written again."""
+        """Open the file of bad lines and truncate it to the saved progress, because later lines are written again."""
         kept = self._progress.bad_lines
         try:
             file = path.open("ab")

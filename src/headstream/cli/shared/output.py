@@ -28,7 +28,7 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class OutputClosedError(Exception):
-    """The reader of standard output has closed it, as `head` does."""
+    """The reader of standard output has closed the pipe, as `head` does."""
 
 
 def print_text(text: str, *, flush: bool = False) -> None:

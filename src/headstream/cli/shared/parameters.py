@@ -53,9 +53,9 @@ class LocalPath(click.Path):
     """A parameter type for a local path. A path with an unsupported scheme is a usage error.
 
     Args:
-        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
-        directory: Whether an existing path must be a directory, else a file.
-        exists: Whether it must exist.
+        is_table: Whether the path is for Delta tables; then a catalog's table name is rejected too.
+        directory: Whether an existing path must be a directory (True) or a file (False).
+        exists: Whether the path must exist.
     """
 
     def __init__(self, *, is_table: bool = False, directory: bool = True, exists: bool = False) -> None:
@@ -79,7 +79,7 @@ class StorablePlace(LocalPath):
 
     Args:
         exists: Whether a local path must exist.
-        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
+        is_table: Whether the path is for Delta tables; then a catalog's table name is rejected too.
         directory: As for LocalPath.
     """
 

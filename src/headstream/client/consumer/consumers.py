@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def make_consumer(
     transport: Transport, topic: Topic, options: ConsumerOptions, interception: Interception | None, decode: Transform | None
 ) -> Consumer:
-    """Return a consumer of one topic with checked options; `decode` returns a message with its value."""
+    """Return a consumer of one topic with checked options; `decode` maps a message to a message with a value."""
     states = state_codes(options.get("states", ("available",)))
     make, partitions = _find_reading(transport, topic, options), options.get("partitions")
     chosen = ReadingOptions(
@@ -51,7 +51,7 @@ def make_consumer(
 def _find_reading(
     transport: Transport, topic: Topic, options: ConsumerOptions
 ) -> Callable[[Transport, Topic, ReadingOptions], Reading]:
-    """Return the factory of the consumer's reading; modules for single messages are imported only when needed."""
+    """Return the factory of the consumer's Reading; modules for single messages are imported only if needed."""
     mode = options.get("mode", "ordered")
     if mode not in ("ordered", "shared"):
         raise InvalidOptionError(f"mode must be ordered or shared, not {mode!r}")
@@ -78,7 +78,7 @@ def _find_reading(
 
 
 def _make_transform(interception: Interception | None, decode: Transform | None) -> Transform | None:
-    """Return the function that is called with each message when it is delivered, or None."""
+    """Return the function to call with each delivered message, or None."""
     if interception is None or decode is None:
         return decode if interception is None else interception.receive
 

@@ -1,4 +1,4 @@
-"""Policies: check the options of `on_error` and `mode="shared"`, dead-letter topic included, before a consumer is created."""
+"""Policies: checks the options for `on_error` and `mode="shared"`, and the dead-letter topic, before a consumer is created."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
 
 
 def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
-    """Return a worker's policy for failing messages, and how long it leases a message, microseconds.
+    """Return a worker's policy for failing messages, and the duration of its leases, microseconds.
 
     Raises:
         InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop dead letters.

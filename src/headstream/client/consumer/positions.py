@@ -1,4 +1,4 @@
-"""Positions: validate partitions, and resolve positions in them to offsets."""
+"""Positions: validates partitions and resolves positions to offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNo
 
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
-    """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
+    """Return the strategy if a consumer can start with it; InvalidInputError for `next`, which requires a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
             "'next' is not a valid start: consumers that commit start at the committed offset anyway",
@@ -28,7 +28,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     """Resolve a strategy to an offset in a partition.
 
     Args:
-        strategy: InvalidInputError for `next`; `last` is after the newest message.
+        strategy: `last` is the position after the newest message; `next` raises InvalidInputError.
     """
     kind = check_start(strategy, topic).kind
     if kind is PollingKind.OFFSET:
@@ -49,7 +49,7 @@ def numbers_of(topic: Topic) -> range:
 
 
 def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int]:
-    """Return the named partitions, ascending, or all; PartitionNotFoundError, or InvalidOptionError for an empty list."""
+    """Return the named partitions in ascending order, or all. PartitionNotFoundError; InvalidOptionError for an empty list."""
     name, known = f"{topic.stream}/{topic.name}", [partition.number for partition in topic.partitions]
     if partitions is None:
         return known
@@ -65,7 +65,7 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
 
 
 def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
-    """Return partition and offset of a message; InvalidInputError if it is not from this topic."""
+    """Return a message's partition and offset; InvalidInputError if the message is from a different topic."""
     if not isinstance(message, Message):
         raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
     if message.topic != str(topic) or message.partition is None or message.offset is None:

@@ -1,7 +1,7 @@
-"""Strict JSON encoding and decoding: a value that would be changed or lost is an error.
+"""Strict JSON encoding and decoding: a value that would be changed or lost causes an error.
 
-Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. If a number can be meant for
-another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
+Python reads a number with a decimal point or an exponent as a double, which keeps 15 to 17 digits. With `decimals`, such a number
+becomes a Decimal, which keeps all digits; encode_json() and dump_json() write the same digits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
 def decode_json(data: bytes, *, decimals: bool = False) -> Any:
-    """Return the JSON document of the given bytes.
+    """Decode a JSON document.
 
     Args:
-        decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of
-            a float.
+        decimals: Whether numbers with a decimal point or an exponent, and the number -0, become a Decimal with all digits instead
+            of a float.
 
     Raises:
-        DecodeError: not JSON, not UTF-8 (lone surrogates included), a repeated member of an object (a dict would lose
-            one), or a number out of Python's range.
+        DecodeError: the bytes are not JSON or not UTF-8 (lone surrogates are invalid), an object repeats a member, or a number is
+            out of Python's range.
     """
     try:
         text = data.decode()
@@ -50,10 +50,10 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
 
 
 def encode_json(document: Any) -> bytes:
-    """Return a document as compact UTF-8 JSON, with its members in order.
+    """Encode a document as compact JSON in UTF-8; members keep their order.
 
     Raises:
-        InvalidInputError: it contains a value of another type, a NaN or infinity, or half of a surrogate pair.
+        InvalidInputError: the document contains a value of another type, a NaN or infinity, or half of a surrogate pair.
     """
     try:
         try:
@@ -65,11 +65,11 @@ def encode_json(document: Any) -> bytes:
 
 
 def dump_json(document: Any, *, separators: tuple[str, str] | None = None, indent: int | None = None) -> str:
-    """Return a document as JSON text, as json.dumps() does, with every digit of a Decimal.
+    """Return a document as JSON text, as json.dumps() does, but write every digit of a Decimal.
 
     Raises:
-        TypeError: it contains another type.
-        ValueError: it contains a NaN or infinity, or half of a surrogate pair beside a Decimal.
+        TypeError: the document contains a value of another type.
+        ValueError: the document contains a NaN or infinity, or a Decimal and half of a surrogate pair.
     """
     numbers: list[str] = []
 
@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder of numbers as Decimals: with a call per whole number only where a number can be -0."""
+    """Return a decoder that reads numbers as Decimals. It calls a function per integer only if the text can contain -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

@@ -53,10 +53,10 @@ class HeaderLayout(Protocol):
         """The layout's name; two layouts of the same name write the same bytes."""
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header in a block; `at` is the block's byte position in its input, for errors."""
+        """Return the position of each header in a block; `at` is the block's byte position in the input, for errors."""
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
-        """Return the value at a span that split() returned; DecodeError if its bytes are invalid for its kind."""
+        """Return the value at a span that split() returned; DecodeError if the bytes are invalid for the kind."""
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
         """Return the block of the given headers; HeaderError if the layout cannot encode a header."""
@@ -103,7 +103,7 @@ class HeaderBlock:
         return tuple(self.value(number) for number, span in enumerate(self.spans()) if span[0] == key)
 
     def keys(self) -> list[str]:
-        """Return the key of every header in order, repeats included; no value is decoded."""
+        """Return the key of every header in order, including repeated keys; no value is decoded."""
         return [span[0] for span in self.spans()]
 
     def pairs(self) -> tuple[Pair, ...]:

@@ -63,7 +63,7 @@ class Headers:
         """Return the headers of a block; a header is decoded on its first access.
 
         Args:
-            layout: The encoding of the headers: the binary transport's, or another dialect's.
+            layout: The encoding of the headers; by default the layout of the binary transport.
             at: Byte position of the block in its input, for errors.
 
         Returns:
@@ -147,7 +147,7 @@ class Headers:
         return tuple(dict.fromkeys(self._names()))
 
     def items(self) -> tuple[Pair, ...]:
-        """Return every pair in order, repeats included."""
+        """Return every pair in order, including repeated keys."""
         pairs = self._pairs
         if pairs is None:
             pairs = self._block.pairs() if self._block is not None else ()
@@ -155,7 +155,7 @@ class Headers:
         return pairs
 
     def values(self) -> tuple[HeaderValue, ...]:
-        """Return every value in order, repeats included."""
+        """Return every value in order, including the values of repeated keys."""
         return tuple(value for _, value in self.items())
 
     @property
@@ -176,7 +176,7 @@ class Headers:
         """Return plain Python values by key.
 
         Raises:
-            HeaderError: a key repeats, which a dict cannot hold; use items().
+            HeaderError: a key repeats, which a dict cannot represent; use items().
         """
         if self.repeated:
             keys = self._names()

@@ -84,7 +84,7 @@ class Message:
         payload: The bytes; None is a null payload (a tombstone), which differs from b"".
         headers: Typed headers, in any form that Headers() accepts.
         key: The bytes that determine the partition and identify the message for compaction, or None.
-        id: Unsigned 128-bit; 0 makes the log generate an id.
+        id: Unsigned 128-bit number; if it is 0, the log generates an id.
         offset: Offset in the partition, from 0; None before the message is stored.
         timestamp: Time of the append, microseconds since 1970 UTC; None before the message is stored.
         state: A MessageState, or its code from 0 to 255.

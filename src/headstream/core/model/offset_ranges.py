@@ -1,4 +1,4 @@
-"""OffsetRanges: a set of offsets as half-open ranges, compact regardless of their number.
+"""OffsetRanges: a set of offsets, stored compactly as half-open ranges.
 
 A million consecutive unavailable messages are one range. Without ranges, a poll that begins before them would read the state of
 each message and block the event loop for seconds.

@@ -1,4 +1,4 @@
-"""How a send chooses the partition of its messages."""
+"""Partitioning: how the partition for the messages of a send is chosen."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Partitioning:
 
     @classmethod
     def partition(cls, number: int) -> Partitioning:
-        """One partition, by its number from 1."""
+        """One partition, given by its number, from 1."""
         if not isinstance(number, int) or not 0 <= number <= _MAX_PARTITION:
             raise InvalidInputError(f"partition {number!r} is not an unsigned 32-bit number")
         return cls(PartitioningKind.PARTITION_ID, number.to_bytes(4, "little"))

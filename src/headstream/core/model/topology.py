@@ -188,7 +188,7 @@ class Partition:
     Args:
         number: From 1.
         first_offset: The oldest existing offset.
-        end_offset: One past the newest offset: the next message's.
+        end_offset: One past the newest offset, which is the offset of the next message.
         size_bytes: Total size of the partition's segments.
         compacted_count: Number of messages from first_offset on that compaction has removed.
         generation: Distinguishes the partition from partitions of the same name before a purge or deletion.

@@ -1,8 +1,8 @@
 """The Iceberg schema of a Delta table: types, stable field ids, and their columns in data files.
 
-                  field id                                             column of a data file
-plain columns     by name: its id in the Iceberg table its name, by schema.name-mapping.default
-column mapping    delta.columnMapping.id                               that id, or its physical name
+                  field id                                      column of a data file
+plain columns     id of the column's name in the Iceberg table  by name, with schema.name-mapping.default
+column mapping    delta.columnMapping.id                        by this id or the physical name
 """
 
 from __future__ import annotations

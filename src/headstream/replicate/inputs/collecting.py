@@ -44,8 +44,8 @@ _ACCEPT_RECREATED: Final = (
     "waiting messages and deletions stay. Unread messages of the old topics are lost: reload the tables concerned"
 )
 _ACCEPT_LOSS: Final = (
-    "Run once with --accept-loss and the same checkpoint: it continues with the remaining messages, and all schemas, waiting "
-    "messages and deletions stay. Reload the tables concerned, because the deleted changes are missing in them"
+    "Run once with --accept-loss and the same checkpoint: the run continues with the remaining messages, and all schemas, "
+    "waiting messages and deletions stay. Reload the tables concerned, because the deleted changes are missing in them"
 )
 
 

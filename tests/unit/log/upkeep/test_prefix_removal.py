@@ -140,10 +140,19 @@ def test_a_damaged_segment_stays_and_whole_ones_before_it_go(log: Log) -> None:
     assert min(names) == name
 
 
-@pytest.mark.parametrize("fate", ["kill", "power cut"])
-def test_killed_at_each_operation_the_messages_behind_it_stay_and_the_next_call_finishes(tmp_path: Path, fate: str) -> None:
+@pytest.mark.parametrize(
+    ("fate", "begin"),
+    [
+        ("kill", 1),
+        ("power cut", 2),
+        *(pytest.param(*other, marks=pytest.mark.nightly) for other in (("kill", 2), ("power cut", 1))),
+    ],
+)
+def test_killed_at_each_operation_the_messages_behind_it_stay_and_the_next_call_finishes(
+    tmp_path: Path, fate: str, begin: int
+) -> None:
     memory = Path("/dev/shm")  # the catalog's syncs cost nothing there
-    for operation in range(1, 10_000):
+    for operation in range(begin, 10_000, 2):
         files = FaultyFiles(operation)
         root = Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path))
         log = KillableLog(str(root), files, 500)

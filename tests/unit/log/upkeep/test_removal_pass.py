@@ -94,10 +94,19 @@ def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:
     return log, files
 
 
-@pytest.mark.parametrize("fate", ["kill", "power cut"])
-def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one_finishes_it(tmp_path: Path, fate: str) -> None:
+@pytest.mark.parametrize(
+    ("fate", "begin"),
+    [
+        ("kill", 1),
+        ("power cut", 2),
+        *(pytest.param(*other, marks=pytest.mark.nightly) for other in (("kill", 2), ("power cut", 1))),
+    ],
+)
+def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one_finishes_it(
+    tmp_path: Path, fate: str, begin: int
+) -> None:
     memory = Path("/dev/shm")  # the catalog's syncs cost nothing there
-    for operation in range(1, 10_000):
+    for operation in range(begin, 10_000, 2):
         log, files = start_history(Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path)), operation)
         files.killed_in = operation
         try:

@@ -69,7 +69,7 @@ def plans(keys: list[str]) -> dict[str, Callable[[], MergePlan]]:
 @pytest.mark.parametrize(
     ("keyed_by", "index", "merges"),
     [
-        *((name, bool(number % 2), 10) for number, name in enumerate(KEYS)),
+        *((name, bool(number % 2), 6) for number, name in enumerate(KEYS)),
         *(pytest.param(name, index, 18, marks=pytest.mark.nightly) for name in KEYS for index in (True, False)),
     ],
 )

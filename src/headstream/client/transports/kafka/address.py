@@ -1,12 +1,12 @@
-"""The address of a Kafka cluster and the login of its clients: the URL and settings, by the names of Kafka's Java clients.
+"""Address and login of a Kafka cluster: a URL and settings, with the setting names of Kafka's Java clients.
 
 kafka://host:9092,other:9092            no login
 kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings override it
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
-kafka://host:9092?default_stream=main   an option of connect(), like kafka_headers=spring Settings named in the call override
+kafka://host:9092?default_stream=main   an option of connect(), like kafka_headers=spring
 
-settings of the URL. Spark passes them to Java unchanged. librdkafka has other names for some of them; its own settings can also
-be given as kafka.*.
+Settings passed to connect() override settings of the URL. Spark passes the settings to Java unchanged. Settings that have other
+names in librdkafka are translated; librdkafka's own settings can also be passed as kafka.*.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ class KafkaAddress:
     Args:
         hosts: `host:port`, separated by commas.
         default_stream: The stream of topics whose names have no dot.
-        connect_timeout_ms: Of the first connection.
-        timeout_ms: Of a request, with its retries.
-        kafka_headers: The convention of headers; None is Headstream's convention when encoding, and the convention of a record's
-            mark when decoding.
+        connect_timeout_ms: Timeout of the first connection.
+        timeout_ms: Timeout of a request, including retries.
+        kafka_headers: Header convention. None: encode with Headstream's convention, decode with the record's convention.
     """
 
     hosts: str
@@ -66,12 +65,12 @@ class KafkaAddress:
 
     @property
     def place(self) -> str:
-        """The address as errors show it, without credentials."""
+        """The address without credentials, for errors."""
         return f"kafka://{self.hosts}"
 
 
 def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, dict[str, str]]:
-    """Return hosts, user, password and query options of a kafka:// URL; InvalidUrlError (without the password): no cluster."""
+    """Return hosts, user, password and query options of a kafka:// URL; InvalidUrlError (without the password) if invalid."""
     parts = restore_slashes(parts)
     users, at, hosts = parts.netloc.rpartition("@")
     if not _HOSTS.fullmatch(hosts):
@@ -88,7 +87,7 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
 
 
 def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given settings; InvalidUrlError: no cluster."""
+    """Return a URL's settings (`kafka.*`, Java names), overridden by given settings; InvalidUrlError if invalid."""
     hosts, user, password, query = split_kafka_url(parts)
     for name in query:
         if not name.startswith(_PREFIX):
@@ -107,12 +106,12 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return the address of a URL, completed by options and the environment.
+    """Return the address for a URL, completed by options and environment variables.
 
-    A missing password is HEADSTREAM_PASSWORD; for a login without user and password, the user is HEADSTREAM_USERNAME.
+    HEADSTREAM_PASSWORD is used if the password is missing, and HEADSTREAM_USERNAME if user and password are missing.
 
     Args:
-        given: Options of connect(): names of KAFKA_OPTIONS, and settings as kafka.*.
+        given: Options of connect(): names in KAFKA_OPTIONS, and settings as kafka.*.
 
     Raises:
         InvalidOptionError: an option is unknown, out of range, or set by the client itself.

@@ -1,4 +1,4 @@
-"""The server's URL: address, credentials and options, from the URL, the environment and connect()'s options."""
+"""A server's address, credentials and options, taken from the URL, the environment and connect()'s options."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class RemoteOptions:
     """Options of the connection to a server.
 
     Args:
-        tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it, other machines on the network can read and change all
-            data.
-        tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
-        tls_domain: The name in the server's certificate if it is not the host.
-        connect_timeout_ms: Timeout of opening a connection.
-        timeout_ms: Timeout of a response.
-        retry_timeout_ms: How long broken connections are reopened and idempotent commands retried; 0 disables retries.
+        tls: Whether headstream:// is encrypted; https:// and quic:// are always encrypted.
+        tls_verify: Whether the server's certificate is checked; if not, other machines can read and change all data.
+        tls_ca_file: A PEM file with trusted certificates; None uses the system's certificates.
+        tls_domain: The name in the server's certificate, if different from the host.
+        connect_timeout_ms: Timeout for opening a connection.
+        timeout_ms: Timeout for a response.
+        retry_timeout_ms: How long to reopen broken connections and retry idempotent commands; 0 disables retries.
     """
 
     tls: bool = False
@@ -77,24 +76,24 @@ class ServerUrl:
 
     @property
     def place(self) -> str:
-        """The server's name in errors, without credentials."""
+        """The server's address without credentials, for errors."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def who(self) -> str:
-        """The client's name in errors."""
+        """The client's name, for errors."""
         return "a token" if self.username is None else f"user {self.username!r}"
 
 
 def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
-    """Parse a URL; missing parts are taken from the environment.
+    """Parse a URL; missing parts are taken from environment variables.
 
-    Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
-    HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
+    Credentials are taken from `user:password@` in the URL, or `:token@` for a personal access token; else from
+    HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; else from HEADSTREAM_TOKEN. Options in `given` override the URL's options.
 
     Raises:
-        InvalidUrlError: the URL has no host, or there are no credentials; the error contains no credentials.
+        InvalidUrlError: the URL has no host or there are no credentials; the error contains no credentials.
         InvalidOptionError: an option is unknown or out of range.
     """
     parts = restore_slashes(parts)
@@ -127,7 +126,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
 
 
 def restore_slashes(parts: SplitResult) -> SplitResult:
-    """Parse a URL whose password contains a slash; a server's URL has no path."""
+    """Parse a URL whose password contains a slash; this is unambiguous because server URLs have no path."""
     if "@" not in parts.path:  # the last @ ends the password
         return parts
     return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")

@@ -1,24 +1,25 @@
 """The typed header block of KIP-82, big-endian.
 
-    block    (key_length i32 | key | value_length i32 | [type u8 | body])*      to the end of the block; there is no count
+    block    (key_length i32 | key | value_length i32 | [type u8 | body])*      up to the end of the block, without a count
 
     type   kind      body      type   kind      body      type   kind      body
-    0x00   bool      1 (0, 1)  0x04   int32     4         0x08   string    UTF-8, the rest
-    0x01   int8      1         0x05   int64     8         0x09   raw       the rest
+    0x00   bool      1 (0, 1)  0x04   int32     4         0x08   string    UTF-8, remaining bytes
+    0x01   int8      1         0x05   int64     8         0x09   raw       remaining bytes
     0x02   char      2 UTF-16  0x06   float32   4
     0x03   int16     2         0x07   float64   8
 
-value_length counts the type and the body; -1 is null. A type from 0x0A has a body of any length, which is preserved.
+value_length is the size of type and body; -1 means null. A type from 0x0A on has a body of any length, which is preserved.
 
-The proposal contradicts itself (its sentence about "null and boolean zero length" remains from a draft with other codes),
-and leaves much undefined. `strict` accepts the format above only. `lenient` also reads, and forwards unchanged:
+The proposal contradicts itself (the sentence about "null and boolean zero length" remains from a draft with other codes), and
+leaves much undefined. `strict` accepts only the format above. `lenient` also reads the following forms, and forwards them
+unchanged:
 
-    a type alone, for a type with a body of fixed width         null
+    a type without a body, for a type of fixed width            null
     value_length 0, without a type                              null
     a bool other than 0 and 1                                   true
     an empty key                                                an empty key
 
-and writes values of an unknown type and half of a surrogate pair, which `strict` rejects.
+`lenient` also writes values of an unknown type and half of a surrogate pair, which `strict` rejects.
 """
 
 from __future__ import annotations
@@ -57,12 +58,11 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimits:
-    """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound the accepted
-    input.
+    """The maximum size of a message's headers. Decoding never allocates more memory than the size of the input.
 
     Args:
-        key_bytes: A key; no other dialect holds more than 255.
-        value_bytes: A value without its type code: the limit is the largest value of a wide topic.
+        key_bytes: Maximum size of a key; other dialects allow at most 255 bytes.
+        value_bytes: Maximum size of a value without its type code; the default is the largest value of a wide topic.
     """
 
     block_bytes: int = 1 << 20
@@ -73,7 +73,7 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
+    """The layout of KIP-82's header block, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
 
     strict: bool = True
     limits: HeaderLimits = field(default_factory=HeaderLimits)
@@ -84,7 +84,7 @@ class TypedHeaders:
         return "kip82"
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header of a block; a position begins with value_length. See HeaderLayout."""
+        """Return the position of each header in a block; the position of value_length is the start. See HeaderLayout."""
         spans: list[HeaderSpan] = []
         begin, end, limits = 0, len(block), self.limits
         if end > limits.block_bytes:
@@ -107,7 +107,7 @@ class TypedHeaders:
         return spans
 
     def _length(self, block: bytes, begin: int, at: int, key: str | None, most: int) -> int:
-        """Return the length of a key, or of the value of a key, if it fits the remaining bytes."""
+        """Return the length of a key or value; DecodeError if it exceeds the remaining bytes."""
         have = len(block) - begin
         if have >= 4:
             length: int = _I32.unpack_from(block, begin)[0]
@@ -123,7 +123,7 @@ class TypedHeaders:
         raise DecodeError(f"{what} must have at most {most} bytes, not {length}", at + begin)
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
-        """Return the value at a position from split(); DecodeError if the bytes are invalid for its type."""
+        """Return the value at a position from split(); DecodeError if the bytes are invalid for the value's type."""
         key, begin, end = span
         size = end - begin - 5
         if size < 0:

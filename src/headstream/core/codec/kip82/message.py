@@ -3,18 +3,18 @@
     offset i64 | message_size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64] | key_length i32 | key
     | [headers_length i32 | headers] | value_length i32 | value
 
-    message_size   counts from crc on
-    crc            CRC-32 (IEEE, as in zlib) from magic to the end of value: of the headers too
+    message_size   size of the bytes from crc on
+    crc            CRC-32 (IEEE, as in zlib) of the bytes from magic to the end of value, including headers
     magic          0: no timestamp, no headers; 1: no headers; 2: KIP-82
     attributes     bits 0-2 compression (0 none, 1 gzip, 2 snappy, 3 lz4); bit 3 (0x08), from magic 1, the source of the
                    timestamp (0 the sender, 1 the log); bit 4 (0x10), magic 2, headers_length and headers are present
     timestamp      milliseconds since 1970 UTC; -1 if there is none
-    lengths        -1 is null, for key and value
+    lengths        -1 means null, for key and value
 
-Kafka's later record batches also have magic 2 in this position: their checksum, a CRC-32C, distinguishes them. This format
-was a proposal: no Kafka broker accepts it.
+Kafka's later record batches also have magic 2 at this position; their checksum, a CRC-32C, distinguishes them. This format was
+only proposed: no Kafka broker accepts it.
 
-Fields of a Message that this format does not have are reserved headers at the beginning (core/model/reserved.py).
+Fields of a Message that the format does not have are written as reserved headers at the beginning (core/model/reserved.py).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Kip82Message:
     """One message of the format.
 
     Args:
-        timestamp_ms: Milliseconds since 1970 UTC, -1 for none; None in magic 0, which has no field for it.
+        timestamp_ms: Milliseconds since 1970 UTC; -1 if there is no timestamp; None in magic 0, which has no such field.
         magic: 0, 1 or 2.
-        compression: 0 none, 1 gzip, 2 snappy, 3 lz4: the value is then a compressed message set.
-        by_log: Whether the timestamp was set by the log, not by the sender.
+        compression: 0 none, 1 gzip, 2 snappy, 3 lz4. The value of a compressed message is a message set.
+        by_log: Whether the log, not the sender, set the timestamp.
     """
 
     value: bytes | None
@@ -76,7 +76,7 @@ class Kip82Message:
 
 
 def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
-    """Return the bytes of a message; for a decoded message, the bytes it was decoded from."""
+    """Encode a message; for a decoded message, return the bytes from which it was decoded."""
     if message.received is not None:
         return message.received
     attributes = message.compression | (_LOG_TIME_BIT if message.by_log and message.magic else 0)
@@ -103,9 +103,10 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 
 
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
-    """Return the message at a byte position, and where it ends.
+    """Decode the message at a byte position, and return it with its end position.
 
-    Lengths and checksum are checked; the headers only when they are read; `lenient` ignores unknown bits of attributes.
+    Lengths and the checksum are checked immediately, and headers when they are read. `lenient` ignores unknown bits of
+    attributes.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
@@ -175,7 +176,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
 
 
 def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
-    """Return a message, not compressed, in magic 0 or 1, as a client of that format would receive it, and the losses."""
+    """Convert an uncompressed message to magic 0 or 1, and return it with the losses."""
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:

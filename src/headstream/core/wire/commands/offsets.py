@@ -1,9 +1,9 @@
-"""Consumer offsets: the progress of a consumer or a group.
+"""Commands for consumer offsets: the progress of a consumer or a group.
 
     consumer   kind u8 | identifier
     offset     partition u32 | current_offset u64 | stored_offset u64
 
-A stored offset is the offset of the last processed message. Over HTTP there are only single consumers, no groups.
+A stored offset is the offset of the last processed message. HTTP supports only single consumers, not groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headstream.errors import DecodeError, InvalidInputError
 
 
 class ConsumerRef(NamedTuple):
-    """A consumer or a group, by number or by name."""
+    """A consumer or a group, given by number or by name."""
 
     kind: ConsumerKind
     id: Identifier

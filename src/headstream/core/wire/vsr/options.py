@@ -1,8 +1,9 @@
-"""Options: settings of a topic, stream or user as a list of named values at the end of a request.
+"""Options: settings of a topic, stream or user, as a list of named values at the end of a request.
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Sizes and times can be texts, such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
+Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object whose
+values are strings.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _flag(kind: int, value: bytes) -> dict[str, Any]:
 
 
 class Option(NamedTuple):
-    """A key of options: the function that reads its value as fields of a command, and its description for clients."""
+    """An option: the function that converts its value to fields of a command, and its description for clients."""
 
     read: Callable[[int, bytes], dict[str, Any]]
     kind: HeaderKind
@@ -115,10 +116,10 @@ TOPIC_OPTIONS: Final[dict[str, Option]] = {
 
 
 def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the fields that the options of a request set.
+    """Decode the options of a request to the fields that they set.
 
     Raises:
-        HeadstreamError: with status 4041 an unknown key, 4042 an invalid value, 4043 too many options.
+        HeadstreamError: an unknown key (status 4041), an invalid value (4042) or too many options (4043).
     """
     if reader.remaining > _MAX_BYTES:
         raise refusal(Status.OPTIONS_TOO_LARGE, f"options have at most {_MAX_BYTES} bytes, not {reader.remaining}")
@@ -138,7 +139,7 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
 
 
 def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the fields that options in JSON set, an object of strings or None; errors as for pull_options()."""
+    """Convert options in JSON, an object of strings or None, to the fields that they set; errors as in pull_options()."""
     fields = dict[str, Any]()
     if texts is not None and not isinstance(texts, dict):
         raise DecodeError("options must be an object whose values are strings", 0, where="body.options")
