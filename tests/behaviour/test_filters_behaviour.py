@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -157,6 +158,19 @@ def test_a_committing_poll_moves_past_what_does_not_match(log: hs.Client) -> Non
     assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [1, 4]
     assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [6]
     assert log.poll(TOPIC, at(1), consumer="me", auto_commit=True, where="number > 0") == []
+
+
+def test_an_asynchronous_client_has_the_same_filters(place: Place, log: hs.Client) -> None:
+    send_orders(log, 30)
+
+    async def read() -> tuple[list[int | None], list[int | None], int]:
+        async with hs.connect_async(place.url, **place.options) as other:
+            polled = await other.poll(TOPIC, where="number >= 27", count=100)
+            async with other.consumer(TOPIC, where="vip AND number > 20", timeout_ms=0) as consumer:
+                consumed = [message.offset async for message in consumer]
+                return offsets(polled), list(consumed), consumer.filter_counts.scanned
+
+    assert asyncio.run(read()) == ([27, 28, 29], [21, 24, 27], 30)
 
 
 @pytest.fixture(params=["memory", "file", "tcp", "http"])

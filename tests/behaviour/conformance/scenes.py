@@ -9,15 +9,22 @@ from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup, ListGroups
+from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
 from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
     Compression,
     CreateTopic,
+    DeleteTopic,
+    ListTopics,
+    PurgeTopic,
+    UpdateTopic,
 )
+from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from tests.support.server.peers import Peer
 
@@ -81,3 +88,30 @@ def poll_of(
     stream: Any = 1, topic: Any = 1, partition: int = 1, count: int = 1, consumer: ConsumerRef = CONSUMER
 ) -> PollMessages:
     return PollMessages(consumer, stream, topic, partition, PollingKind.OFFSET, 0, count, False)
+
+
+def in_a_topic(stream: Any, topic: Any) -> list[Command[Any]]:
+    """Return every command that needs a topic, on that one."""
+    return [
+        UpdateTopic(stream, topic, Compression.NONE, 0, 0, 1, "renamed"),
+        DeleteTopic(stream, topic),
+        PurgeTopic(stream, topic),
+        CreatePartitions(stream, topic, 1),
+        DeletePartitions(stream, topic, 1),
+        SendMessages(stream, topic, Partitioning.partition(1), DATA),
+        poll_of(stream, topic),
+        FlushMessages(stream, topic, 1, False),
+        StoreOffset(CONSUMER, stream, topic, 1, 0),
+        DeleteOffset(CONSUMER, stream, topic, 1),
+        ListGroups(stream, topic),
+        CreateGroup(stream, topic, 0, "group"),
+        DeleteGroup(stream, topic, 1),
+        JoinGroup(stream, topic, 1),
+        LeaveGroup(stream, topic, 1),
+    ]
+
+
+def in_a_stream(stream: Any) -> list[Command[Any]]:
+    """Return every command that needs a stream, on that one."""
+    own: list[Command[Any]] = [UpdateStream(stream, "renamed"), DeleteStream(stream), PurgeStream(stream), ListTopics(stream)]
+    return [*own, create_topic(stream, "made"), *in_a_topic(stream, 1)]

@@ -13,6 +13,7 @@ from headstream.core.model.polling import PollingKind
 from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup, ListGroups
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams, StreamDetails
 from headstream.core.wire.commands.system import (
     ClientGroup,
@@ -43,6 +44,10 @@ def topic_of(peer: Peer, name: int | str = 1) -> TopicDetails:
     found = peer.ask(GetTopic(1, name))
     assert found is not None
     return found
+
+
+def test_a_ping_needs_no_login(guest: Peer) -> None:
+    guest.ask(Ping())
 
 
 def test_a_stream_is_made_listed_and_found_by_id_and_name(peer: Peer) -> None:

@@ -60,6 +60,13 @@ def test_what_cannot_be_decoded_is_answered_3_and_the_connection_stays(scene: Tc
     assert scene.ask(poll_of()).count == 0
 
 
+@pytest.mark.parametrize(("code", "payload"), [(Code.PING, b""), (Code.LIST_STREAMS, b""), (Code.GET_STREAM, b"\1\4\1\0\0\0")])
+def test_bytes_after_the_last_field_of_a_request_are_ignored(scene: TcpPeer, code: int, payload: bytes) -> None:
+    expected = scene.exchange(encode_request(code, payload))
+    assert expected[0] == 0
+    assert scene.exchange(encode_request(code, payload + b"\0")) == expected
+
+
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_a_frame_without_room_for_a_code_is_answered_3_and_the_connection_stays(scene: TcpPeer, length: int) -> None:
     assert scene.exchange(struct.pack("<I", length) + bytes(length)) == (Status.INVALID_COMMAND, b"")

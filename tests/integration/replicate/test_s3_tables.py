@@ -159,6 +159,24 @@ def test_a_merge_is_done_when_only_the_answer_to_its_commit_was_lost(server: S3S
     work.close()
 
 
+def test_a_second_pipeline_is_refused_by_name_when_the_table_is_in_a_store(server: S3Server, tmp_path: Path) -> None:
+    first, second = make_work(server, tmp_path, "one"), make_work(server, tmp_path, "two")
+    first.send(METADATA, change(1))
+    second.send(METADATA, change(2))
+    reason = second.processor.health.failing[SHARED].reason
+    assert "another pipeline writes to the table" in reason
+    assert str(first.config.checkpoint) in reason
+    second.options["take_over"] = True
+    second.restart()
+    second.now_us += 60 * SECOND_US
+    second.processor.sweep(last=True)
+    first.send(change(3))
+    assert ids(second) == [1, 2]
+    assert first.processor.health.failing.keys() == {SHARED}
+    first.close()
+    second.close()
+
+
 def test_of_pipelines_that_claim_a_table_in_a_store_at_once_one_has_it(server: S3Server, tmp_path: Path) -> None:
     table = server.place(tmp_path.name) / "kit"
     StoreFiles(table / "_delta_log" / "00000000000000000000.json").create(b"{}")
@@ -214,6 +232,20 @@ def test_maintenance_leaves_the_owner_and_the_needed_files_in_a_store(server: S3
     assert ids(work) == [1, 2, 3]
     with pytest.raises(ReplicateError, match="another pipeline"):
         Owner("other", tmp_path).claim(table_path(work.config.tables, *SHARED))
+    work.close()
+
+
+@pytest.mark.parametrize("name", ["a b", "x+y@z~$", "a/b", "..", "München", "%41", "_delta_log", "n" * 300, "q?r#s"])
+def test_a_table_of_any_name_is_written_and_found_again_in_a_store(server: S3Server, tmp_path: Path, name: str) -> None:
+    kit = make_table(schema="", table=name)
+    work = make_work(server, tmp_path)
+    work.send(metadata_message(kit), data_message(kit, make_change(1)))
+    work.restart()
+    work.send(data_message(kit, make_change(2)))
+    assert work.processor.health.failing == {}
+    assert sorted(row["id"] for row in work.rows("", name)) == [1, 2]
+    assert isinstance(work.config.tables, StorePlace)
+    assert StoreFiles(table_path(work.config.tables, "", name) / OWNER_FILE).read() is not None
     work.close()
 
 
