@@ -116,7 +116,7 @@ def test_a_damaged_send_is_passed_over_and_counted_when_loss_is_allowed(
         "shop/orders partition 1: skipped offsets 20 to 29",
         "shop/orders partition 1: skipped offsets 40 to 49",
     ]
-    assert "20 in this range so far: " in lines[1]
+    assert "20 offsets in this range so far: " in lines[1]
     assert "the send of offsets 40 to 49 is damaged" in lines[1]
 
 
