@@ -70,7 +70,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
     chain = _find_interceptors(interceptors)
     if chain is not None and chain.is_async:
         raise InvalidOptionError(
-            f"the interceptor {chain.async_names[0]} is asynchronous", advice="Use connect_async(), or write it with `def`"
+            f"the interceptor {chain.async_names[0]} is asynchronous", advice="Use connect_async(), or define methods with `def`"
         )
     client = _make(url, options, chain)
     client.open()

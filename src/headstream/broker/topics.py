@@ -58,7 +58,7 @@ class Topics:
             except PartitionNotFoundError:  # concurrently purged or deleted: look it up again
                 if not attempts_left:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("the last attempt must return or raise")
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
         """Return a topic by the names or ids of stream and topic; None if it does not exist."""

@@ -94,7 +94,7 @@ class Signature:
             raise InvalidInputError(
                 f"an annotation cannot be evaluated: {error}",
                 where=self.where,
-                advice="Define and import its types in the module, outside functions and `if TYPE_CHECKING`",
+                advice="Define and import the types in the module, outside functions and `if TYPE_CHECKING`",
             ) from error
 
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def form_options(function: _Function) -> _Function:
         metavar="TEMPLATE",
         help="Print one line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s "
         "payload, "
-        "%h headers, %h{name} one header, %K %R bytes of key and payload.",
+        "%h headers, %h{name} one header, %K %R sizes of key and payload in bytes.",
     )
     @functools.wraps(function)
     def with_form(output: str | None, payload_as: str | None, template: str | None, **options: Any) -> Any:

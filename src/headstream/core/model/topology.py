@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"If you have the right, lift the hold first: headstream topic update {name} --legal-hold off",
+            advice=f"If you have permission, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 

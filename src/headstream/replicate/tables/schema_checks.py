@@ -73,7 +73,7 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
     for difference in compare_schemas(last, seen):
         policy = getattr(settings, difference.kind)
         if policy != "evolve":
-            advice = f"Set {difference.kind} to evolve for this table when its target may follow"
+            advice = f"Set {difference.kind} to evolve for this table if the target may change too"
             raise stop_table(name, f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
 
 

@@ -88,7 +88,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
 
 def _warn_of_recreated(topics: Collection[str]) -> None:
     _LOGGER.warning(
-        "recreated topics are read from their beginning, as accepted; the rest of the checkpoint is unchanged: %s",
+        "recreated topics are read from their beginning, as accepted; other positions in the checkpoint are unchanged: %s",
         ", ".join(sorted(topics)),
     )
 
